@@ -1,0 +1,148 @@
+"""The JSON forms behind `vnodectl key`: a JSON-shaped document in, one out, or a `StorageKeyError`."""
+
+import contextlib
+import datetime
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from storage_keys.column import decode_whole, encode_column
+from storage_keys.document import Document, as_document, as_integer, field, integer, items, order, text
+from storage_keys.errors import MalformedError, StorageKeyError, shown
+from storage_keys.hash import hash_row
+from storage_keys.key import KeyColumn, KeySchema
+from storage_keys.range import KeyRange, table_range, vnode_range
+from storage_keys.types import Binary, Date, KeyType, parse_type
+from storage_keys.value import Value
+from storage_keys.vnode import check_vnode_count, prefix_of, vnode_of
+
+Answer = dict[str, object]
+
+
+def encode(document: object) -> Answer:
+    """`{"type", "value", "descending"?, "nulls"?}` to `{"hex"}`."""
+    found = as_document(document)
+    type_ = parse_type(text(found, "type"))
+    return {"hex": encode_column(type_, _value(found, type_), order(found)).hex()}
+
+
+def decode(document: object) -> Answer:
+    """`{"type", "hex", "descending"?, "nulls"?}` to `{"value"}`."""
+    found = as_document(document)
+    type_ = parse_type(text(found, "type"))
+    return {"value": _json_value(decode_whole(type_, _bytes(text(found, "hex")), order(found)))}
+
+
+def storage(document: object) -> Answer:
+    """`{"table_id", "columns", "distribution", "vnode_count"}` to `{"hex", "prefix", "vnode"}`.
+
+    A column is what `encode` takes; `distribution` holds positions in `columns`.
+    """
+    found = as_document(document)
+    vnode_count = _vnode_count(found)
+    columns, row = _columns(found)
+    distribution = tuple(_name_of(position, columns) for position in items(found, "distribution"))
+    schema = KeySchema(integer(found, "table_id"), columns, distribution)
+    prefix = schema.prefix(row)
+    return {"hex": schema.storage_key(row).hex(), "prefix": prefix, "vnode": vnode_of(prefix, vnode_count)}
+
+
+def vnode(document: object) -> Answer:
+    """`{"columns", "vnode_count"}` to `{"hash", "prefix", "vnode"}`; every column is hashed, in order."""
+    found = as_document(document)
+    vnode_count = _vnode_count(found)
+    columns, row = _columns(found)
+    hash_ = hash_row([column.type for column in columns], list(row.values()))
+    prefix = prefix_of(hash_)
+    return {"hash": hash_, "prefix": prefix, "vnode": vnode_of(prefix, vnode_count)}
+
+
+def range_(document: object) -> Answer:
+    """`{"table_id"}`, with `vnode` or `first` and `last` also `vnode_count`, to `{"start", "end"}`."""
+    found = as_document(document)
+    keys = _key_range(found)
+    return {"start": keys.start.hex(), "end": None if keys.end is None else keys.end.hex()}
+
+
+FORMS: Final[Mapping[str, Callable[[object], Answer]]] = {
+    "encode": encode,
+    "decode": decode,
+    "storage": storage,
+    "vnode": vnode,
+    "range": range_,
+}
+
+
+def _key_range(found: Document) -> KeyRange:
+    table_id = integer(found, "table_id")
+    if "vnode" in found:
+        if "first" in found or "last" in found:
+            raise MalformedError("pass either 'vnode' or 'first' and 'last', not both")
+        only = integer(found, "vnode")
+        return vnode_range(table_id, only, only, _vnode_count(found))
+    if "first" in found or "last" in found:
+        return vnode_range(table_id, integer(found, "first"), integer(found, "last"), _vnode_count(found))
+    return table_range(table_id)
+
+
+def _columns(found: Document) -> tuple[tuple[KeyColumn, ...], dict[str, object]]:
+    """The columns, named by their position, and the row of their values."""
+    columns, row = [], {}
+    for position, item in enumerate(items(found, "columns")):
+        name = str(position)
+        try:
+            column = as_document(item, "a column")
+            type_ = parse_type(text(column, "type"))
+            row[name] = _value(column, type_)
+            columns.append(KeyColumn(name, type_, order(column)))
+        except StorageKeyError as error:
+            raise error.in_column(name) from None
+    return tuple(columns), row
+
+
+def _name_of(position: object, columns: tuple[KeyColumn, ...]) -> str:
+    found = as_integer(position, "a distribution column")
+    if not 0 <= found < len(columns):
+        raise MalformedError(f"distribution column {shown(found)} is none of the {len(columns)} columns")
+    return columns[found].name
+
+
+def _vnode_count(found: Document) -> int:
+    vnode_count = integer(found, "vnode_count")
+    check_vnode_count(vnode_count)
+    return vnode_count
+
+
+def _value(found: Document, type_: KeyType) -> object:
+    """The Python value of the field `value`; whether it is one of the type is checked where it is used."""
+    value = field(found, "value")
+    match type_:
+        case Date() if isinstance(value, str):
+            return _date(value)
+        case Binary() if value is not None:
+            return _bytes(text(as_document(value, "a binary value"), "hex"))
+    return value
+
+
+def _json_value(value: Value | None) -> object:
+    match value:
+        case datetime.date():
+            return value.isoformat()
+        case bytes():
+            return {"hex": value.hex()}
+    return value
+
+
+def _date(written: str) -> datetime.date:
+    # fromisoformat() takes week dates and digits without dashes as well.
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", written):
+        with contextlib.suppress(ValueError):
+            return datetime.date.fromisoformat(written)
+    raise MalformedError(f"{shown(written)} is no date; write it as 2013-01-31")
+
+
+def _bytes(digits: str) -> bytes:
+    # fromhex() skips spaces.
+    if not re.fullmatch(r"(?:[0-9a-fA-F]{2})*", digits):
+        raise MalformedError(f"{shown(digits)} is no hexadecimal text; write two digits for each byte")
+    return bytes.fromhex(digits)
