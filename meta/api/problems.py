@@ -1,0 +1,95 @@
+"""Errors as RFC 9457 problems: one table from the domain's errors to status and type."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from meta import errors
+from meta.mapping.errors import MappingError
+
+STATUS: dict[type[Exception], HTTPStatus] = {
+    errors.WorkerNotFoundError: HTTPStatus.NOT_FOUND,
+    errors.WorkerDiffersError: HTTPStatus.CONFLICT,
+    errors.FragmentNotFoundError: HTTPStatus.NOT_FOUND,
+    errors.FragmentExistsError: HTTPStatus.CONFLICT,
+    errors.BadFragmentError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.VersionNotFoundError: HTTPStatus.NOT_FOUND,
+    errors.VersionNotCurrentError: HTTPStatus.CONFLICT,
+    errors.PlanNotFoundError: HTTPStatus.NOT_FOUND,
+    errors.PlanExpiredError: HTTPStatus.CONFLICT,
+    errors.StaleBaseError: HTTPStatus.CONFLICT,
+    errors.RescaleInFlightError: HTTPStatus.CONFLICT,
+    errors.UnitsNotAliveError: HTTPStatus.CONFLICT,
+}
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def problem(
+    status: HTTPStatus, kind: str, detail: str, fields: Mapping[str, Any] | None = None
+) -> JSONResponse:
+    """`type` is a relative reference, stable for programs; `detail` is for people."""
+    body = {
+        "type": f"/problems/{kind}",
+        "title": kind.replace("-", " "),
+        "status": status.value,
+        "detail": detail,
+    }
+    return JSONResponse({**(fields or {}), **body}, status_code=status, media_type=MEDIA_TYPE)
+
+
+def kind_of(error: type[Exception]) -> str:
+    """`StaleBaseError` -> `stale-base`."""
+    name = error.__name__.removesuffix("Error")
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(errors.MetaError, _meta_error)
+    app.add_exception_handler(MappingError, _mapping_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _our_mistake)
+
+
+def _meta_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, errors.MetaError)
+    return problem(STATUS[type(error)], kind_of(type(error)), error.detail, vars(error))
+
+
+def _mapping_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, MappingError)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.name, str(error))
+
+
+def _invalid_request(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    found = [{"field": _path(entry["loc"]), "reason": entry["msg"]} for entry in error.errors()]
+    detail = "; ".join(f"{entry['field']}: {entry['reason']}" for entry in found)
+    return problem(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail, {"errors": jsonable_encoder(found)}
+    )
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(step) for step in location if step not in ("body", "path", "query")) or "the request"
+
+
+def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    detail = f"{request.method} {request.url.path}: {error.detail}; the API is described at /openapi.json"
+    return problem(status, status.phrase.lower().replace(" ", "-"), detail)
+
+
+def _our_mistake(request: Request, _error: Exception) -> JSONResponse:
+    detail = (
+        f"{request.method} {request.url.path} failed; the service's log has the traceback. Please report it"
+    )
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)

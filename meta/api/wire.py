@@ -1,0 +1,320 @@
+"""What goes over the wire, and its converters from the service's values."""
+
+from dataclasses import asdict
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from meta.lifecycle import (
+    APPLIER_TIMEOUT_MS,
+    Certificate,
+    Fragment,
+    KeyField,
+    Moment,
+    Progress,
+    RescalePlan,
+    Role,
+    Subscriber,
+    Worker,
+)
+from meta.mapping.plan import Plan
+from meta.mapping.publication import Phase
+from meta.rescale import Goal, Version
+from storage_keys.vnode import VNODE_COUNT_DEFAULT
+
+# A name becomes one step of an etcd key and of a URL.
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
+UNITS_MAX = 4096
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN, examples=["flights"])]
+Parallelism = Annotated[int, Field(ge=1, le=UNITS_MAX, strict=True)]
+Milliseconds = Annotated[int, Field(ge=100, le=24 * 3600 * 1000, strict=True)]
+
+
+class Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Response(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class WorkerIn(Request):
+    """`heartbeat_timeout_ms`: null for a worker that an operator vouches for."""
+
+    parallelism: Parallelism
+    heartbeat_timeout_ms: Milliseconds | None = None
+
+
+class WorkerOut(Response):
+    name: str
+    units: list[int]
+    alive: bool
+    heartbeat_timeout_ms: int | None
+    registered_at_ms: int
+    seen_at_ms: int
+
+    @classmethod
+    def of(cls, worker: Worker, moment: Moment) -> Self:
+        return cls(
+            name=worker.name,
+            units=list(worker.unit_ids),
+            alive=worker.alive(moment),
+            heartbeat_timeout_ms=worker.heartbeat_timeout_ms,
+            registered_at_ms=worker.registered_at_ms,
+            seen_at_ms=worker.seen_at_ms,
+        )
+
+
+class KeyFieldWire(Request):
+    name: Annotated[str, Field(min_length=1, max_length=255, examples=["tailnum"])]
+    type: Annotated[str, Field(min_length=1, max_length=255, examples=["string"])]
+
+
+class FragmentIn(Request):
+    name: Name
+    distribution_key: Annotated[list[KeyFieldWire], Field(min_length=1, max_length=32)]
+    parallelism: Parallelism
+    vnode_count: Annotated[int, Field(strict=True)] = VNODE_COUNT_DEFAULT
+    applier_timeout_ms: Milliseconds = APPLIER_TIMEOUT_MS
+
+    @property
+    def key_fields(self) -> tuple[KeyField, ...]:
+        return tuple(KeyField(field.name, field.type) for field in self.distribution_key)
+
+
+class FragmentOut(Response):
+    name: str
+    vnode_count: int
+    distribution_key: list[KeyFieldWire]
+    hash_id: str
+    applier_timeout_ms: int
+    created_at_ms: int
+    version: int
+    phase: Phase
+    digest: str
+
+    @classmethod
+    def of(cls, fragment: Fragment) -> Self:
+        return cls(
+            name=fragment.name,
+            vnode_count=fragment.vnode_count,
+            distribution_key=[KeyFieldWire(**asdict(field)) for field in fragment.distribution_key],
+            hash_id=fragment.hash_id,
+            applier_timeout_ms=fragment.applier_timeout_ms,
+            created_at_ms=fragment.created_at_ms,
+            version=fragment.current.version,
+            phase=fragment.current.phase,
+            digest=fragment.current.digest,
+        )
+
+
+class UnitOut(Response):
+    id: int
+    worker: str
+    vnodes: int
+
+
+class VersionOut(Response):
+    """`owners` has one unit id for each vnode; `previous_owners` those of the version it was planned on."""
+
+    fragment: str
+    version: int
+    vnode_count: int
+    hash_id: str
+    units: list[UnitOut]
+    owners: list[int]
+    previous_version: int | None
+    previous_owners: list[int | None] | None
+    moves: int
+    phases: dict[Phase, int]
+
+    @classmethod
+    def of(cls, version: Version) -> Self:
+        body = version.body
+        return cls(
+            fragment=body.fragment,
+            version=body.version,
+            vnode_count=body.vnode_count,
+            hash_id=body.hash_id,
+            units=[
+                UnitOut(id=unit.id, worker=unit.worker, vnodes=len(body.mapping.vnodes_of(unit.id)))
+                for unit in body.units
+            ],
+            owners=[owner for owner in body.mapping.owners if owner is not None],
+            previous_version=body.previous.version if body.previous else None,
+            previous_owners=list(body.previous.mapping.owners) if body.previous else None,
+            moves=version.moves,
+            phases={change.phase: change.at_ms for change in version.phases},
+        )
+
+
+class PlanIn(Request):
+    """What to rescale to: `parallelism`, and the service chooses the units; or exactly these `units`."""
+
+    parallelism: Parallelism | None = None
+    units: Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(max_length=UNITS_MAX)] | None = (
+        None
+    )
+
+    @model_validator(mode="after")
+    def _one_goal(self) -> Self:
+        if (self.parallelism is None) == (not self.units):
+            raise ValueError("give either parallelism or units")
+        return self
+
+    @property
+    def goal(self) -> Goal:
+        return Goal(self.parallelism, frozenset(self.units or ()))
+
+
+class MoveOut(Response):
+    vnode: int
+    source: int = Field(serialization_alias="from")
+    target: int = Field(serialization_alias="to")
+    reason: str
+
+
+class CertificateOut(Response):
+    moves: int
+    assigned: int
+    lower_bound: int
+    gap: int
+    spread: int
+    runs: int
+    cross_worker_moves: int
+
+    @classmethod
+    def of(cls, certificate: Certificate) -> Self:
+        return cls(**asdict(certificate))
+
+
+class PlanOut(Response):
+    token: str
+    fragment: str
+    base_version: int
+    expires_at_ms: int
+    certificate: CertificateOut
+    units: list[int]
+    previous_owners: list[int | None]
+    owners: list[int | None]
+    moves: list[MoveOut]
+
+    @classmethod
+    def of(cls, stored: RescalePlan, planned: Plan) -> Self:
+        return cls(
+            token=stored.token,
+            fragment=stored.fragment,
+            base_version=stored.base.version,
+            expires_at_ms=stored.expires_at_ms,
+            certificate=CertificateOut.of(stored.certificate),
+            units=[unit.id for unit in stored.units],
+            previous_owners=list(stored.previous.owners),
+            owners=list(stored.mapping.owners),
+            moves=[
+                MoveOut(vnode=move.vnode, source=move.source, target=move.target, reason=move.reason)
+                for move in planned.moves
+            ],
+        )
+
+
+class RescaleIn(Request):
+    token: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class RescaleOut(Response):
+    """The answer to a token, the same each time. `changed`: false where the plan had nothing to do."""
+
+    token: str
+    fragment: str
+    base_version: int
+    version: int
+    changed: bool
+    certificate: CertificateOut
+
+    @classmethod
+    def of(cls, applied: RescalePlan) -> Self:
+        assert applied.applied_version is not None
+        return cls(
+            token=applied.token,
+            fragment=applied.fragment,
+            base_version=applied.base.version,
+            version=applied.applied_version,
+            changed=applied.applied_version != applied.base.version,
+            certificate=CertificateOut.of(applied.certificate),
+        )
+
+
+class SubscriberIn(Request):
+    name: Annotated[str, Field(min_length=1, max_length=255)]
+    role: Role
+    acknowledged_version: Annotated[int, Field(ge=1, strict=True)] | None = None
+
+
+class SubscriberOut(Response):
+    id: str
+    name: str
+    role: Role
+    acknowledged_version: int | None
+    expires_in_ms: int
+
+    @classmethod
+    def of(cls, subscriber: Subscriber, applier_timeout_ms: int) -> Self:
+        return cls(
+            id=subscriber.id,
+            name=subscriber.name,
+            role=subscriber.role,
+            acknowledged_version=subscriber.acknowledged_version,
+            expires_in_ms=applier_timeout_ms,
+        )
+
+
+class WaitingFor(Response):
+    id: str
+    name: str
+    acknowledged_version: int | None
+    seen_at_ms: int
+
+
+class ProgressOut(Response):
+    fragment: str
+    version: int
+    phase: Phase
+    acknowledged: int
+    waiting_for: list[WaitingFor]
+
+    @classmethod
+    def of(cls, progress: Progress) -> Self:
+        return cls(
+            fragment=progress.fragment,
+            version=progress.current.version,
+            phase=progress.current.phase,
+            acknowledged=len(progress.acknowledged),
+            waiting_for=[
+                WaitingFor(
+                    id=applier.id,
+                    name=applier.name,
+                    acknowledged_version=applier.acknowledged_version,
+                    seen_at_ms=applier.seen_at_ms,
+                )
+                for applier in progress.waiting_for
+            ],
+        )
+
+
+class AcceptanceOut(Response):
+    version: int
+    phase: Phase
+
+
+class EtcdOut(Response):
+    endpoints: list[str]
+    root: str
+
+
+class CoordinationOut(Response):
+    etcd: EtcdOut
+
+
+class HealthOut(Response):
+    status: Literal["ok"] = "ok"

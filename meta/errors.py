@@ -1,0 +1,150 @@
+"""What the service refuses. The fields are the facts; the message says what to do."""
+
+from dataclasses import dataclass
+
+
+class MetaError(Exception):
+    """A request that cannot be carried out as things stand."""
+
+    def __str__(self) -> str:
+        return self.detail
+
+    @property
+    def detail(self) -> str:
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class WorkerNotFoundError(MetaError):
+    worker: str
+
+    @property
+    def detail(self) -> str:
+        return f"worker {self.worker} is not registered; register it with `vnodectl worker add {self.worker}`"
+
+
+@dataclass(eq=False)
+class WorkerDiffersError(MetaError):
+    worker: str
+    parallelism: int
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"worker {self.worker} is already registered with {self.parallelism} units; "
+            "its number of units cannot change, register another worker"
+        )
+
+
+@dataclass(eq=False)
+class FragmentNotFoundError(MetaError):
+    fragment: str
+
+    @property
+    def detail(self) -> str:
+        return f"there is no fragment {self.fragment}; `vnodectl fragment list` names those there are"
+
+
+@dataclass(eq=False)
+class FragmentExistsError(MetaError):
+    fragment: str
+
+    @property
+    def detail(self) -> str:
+        return f"fragment {self.fragment} exists already; choose another name, or rescale the one there is"
+
+
+@dataclass(eq=False)
+class BadFragmentError(MetaError):
+    """`field` is the request's field that is wrong."""
+
+    field: str
+    reason: str
+
+    @property
+    def detail(self) -> str:
+        return f"{self.field}: {self.reason}"
+
+
+@dataclass(eq=False)
+class VersionNotFoundError(MetaError):
+    fragment: str
+    version: int
+    current_version: int
+
+    @property
+    def detail(self) -> str:
+        return f"fragment {self.fragment} has no version {self.version}; it has 1 to {self.current_version}"
+
+
+@dataclass(eq=False)
+class VersionNotCurrentError(MetaError):
+    fragment: str
+    version: int
+    current_version: int
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"version {self.version} of {self.fragment} may not be used any more, "
+            f"version {self.current_version} is current: read the mapping again"
+        )
+
+
+@dataclass(eq=False)
+class PlanNotFoundError(MetaError):
+    token: str
+
+    @property
+    def detail(self) -> str:
+        return f"no plan has the token {self.token}; plan again and apply the token of that answer"
+
+
+@dataclass(eq=False)
+class PlanExpiredError(MetaError):
+    fragment: str
+    token: str
+
+    @property
+    def detail(self) -> str:
+        return f"the plan {self.token} for {self.fragment} has expired; plan again"
+
+
+@dataclass(eq=False)
+class StaleBaseError(MetaError):
+    fragment: str
+    base_version: int
+    current_version: int
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"the plan stands on version {self.base_version} of {self.fragment}, "
+            f"which is now at version {self.current_version}; plan again"
+        )
+
+
+@dataclass(eq=False)
+class RescaleInFlightError(MetaError):
+    fragment: str
+    version: int
+    phase: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"a rescale of {self.fragment} to version {self.version} is under way ({self.phase}); "
+            f"wait until it has settled: `vnodectl fragment show {self.fragment}` says for whom it waits"
+        )
+
+
+@dataclass(eq=False)
+class UnitsNotAliveError(MetaError):
+    units: list[int]
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"units {', '.join(map(str, self.units))} are not on a registered worker that is alive; "
+            "`vnodectl worker list` shows those that are"
+        )

@@ -1,0 +1,126 @@
+"""Use cases on what a rescale works with: workers with their units, and fragments with their first mapping."""
+
+from dataclasses import dataclass
+
+from meta.errors import (
+    BadFragmentError,
+    FragmentExistsError,
+    FragmentNotFoundError,
+    WorkerDiffersError,
+    WorkerNotFoundError,
+)
+from meta.hearing import Hearing
+from meta.lifecycle import Fragment, KeyField, Moment, Worker
+from meta.mapping.placement import choose_units
+from meta.mapping.plan import first_mapping
+from meta.mapping.publication import Current, MappingVersion, Phase, digest, encode_body
+from meta.mapping.unit import Unit
+from meta.store.database import Database, Transaction
+from storage_keys.errors import StorageKeyError
+from storage_keys.hash import hash_id
+from storage_keys.types import parse_type
+from storage_keys.vnode import check_vnode_count
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentRequest:
+    name: str
+    vnode_count: int
+    distribution_key: tuple[KeyField, ...]
+    parallelism: int
+    applier_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    database: Database
+    hearing: Hearing
+
+    def add_worker(
+        self, name: str, *, parallelism: int, heartbeat_timeout_ms: int | None
+    ) -> tuple[Worker, bool]:
+        """The worker, and whether it is new.
+
+        Registering again with the same number of units is a heartbeat, and sets the timeout.
+        """
+        now_ms = self.hearing.now().now_ms
+        with self.database.transaction() as tx:
+            known = tx.workers.get(name)
+            if known is None:
+                return tx.workers.add(
+                    name, parallelism=parallelism, heartbeat_timeout_ms=heartbeat_timeout_ms, now_ms=now_ms
+                ), True
+            if len(known.unit_ids) != parallelism:
+                raise WorkerDiffersError(name, len(known.unit_ids))
+            return tx.workers.renew(name, heartbeat_timeout_ms=heartbeat_timeout_ms, now_ms=now_ms), False
+
+    def beat(self, worker: str) -> None:
+        with self.database.transaction() as tx:
+            if not tx.workers.beat(worker, self.hearing.now().now_ms):
+                raise WorkerNotFoundError(worker)
+
+    def workers(self) -> list[Worker]:
+        with self.database.transaction() as tx:
+            return tx.workers.all()
+
+    def create_fragment(self, request: FragmentRequest) -> Fragment:
+        """A fragment whose version 1 gives each unit one contiguous run of vnodes, settled at once."""
+        fragment_hash = _hash_id(request)
+        moment = self.hearing.now()
+        with self.database.transaction() as tx:
+            if tx.fragments.get(request.name) is not None:
+                raise FragmentExistsError(request.name)
+            units = choose_units(live_units(tx, moment), None, request.parallelism)
+            first = MappingVersion(
+                fragment=request.name,
+                version=1,
+                hash_id=fragment_hash,
+                units=units,
+                mapping=first_mapping(request.vnode_count, units),
+                previous=None,
+            )
+            body = encode_body(first)
+            fragment = Fragment(
+                name=request.name,
+                vnode_count=request.vnode_count,
+                distribution_key=request.distribution_key,
+                hash_id=fragment_hash,
+                applier_timeout_ms=request.applier_timeout_ms,
+                created_at_ms=moment.now_ms,
+                current=Current(1, Phase.SETTLED, digest(body)),
+            )
+            tx.fragments.add(fragment, body)
+            return fragment
+
+    def fragment(self, name: str) -> Fragment:
+        with self.database.transaction() as tx:
+            return known_fragment(tx, name)
+
+    def fragments(self) -> list[Fragment]:
+        with self.database.transaction() as tx:
+            return tx.fragments.all()
+
+
+def known_fragment(tx: Transaction, name: str) -> Fragment:
+    fragment = tx.fragments.get(name)
+    if fragment is None:
+        raise FragmentNotFoundError(name)
+    return fragment
+
+
+def live_units(tx: Transaction, moment: Moment) -> tuple[Unit, ...]:
+    return tuple(unit for worker in tx.workers.all() if worker.alive(moment) for unit in worker.units)
+
+
+def _hash_id(request: FragmentRequest) -> str:
+    names = [field.name for field in request.distribution_key]
+    if len(set(names)) < len(names):
+        raise BadFragmentError("distribution_key", "a column is named twice; name each once")
+    try:
+        check_vnode_count(request.vnode_count)
+    except StorageKeyError as error:
+        raise BadFragmentError("vnode_count", str(error)) from error
+    try:
+        return hash_id([parse_type(field.type) for field in request.distribution_key])
+    except StorageKeyError as error:
+        raise BadFragmentError("distribution_key", str(error)) from error

@@ -1,0 +1,50 @@
+"""Brings a database to this version's schema by its Alembic revisions."""
+
+import logging
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+log = logging.getLogger(__name__)
+
+_INSTALLED = Path(__file__).parent / "alembic"
+_CHECKOUT = Path(__file__).parents[2] / "alembic"
+
+
+class DatabaseFromTheFutureError(Exception):
+    """The database was written by a newer vnodemap."""
+
+    def __init__(self, found: tuple[str, ...], known: str) -> None:
+        super().__init__(
+            f"the database is at revision {', '.join(found)}, which this vnodemap does not know (its newest is "
+            f"{known}): start the newer vnodemap again, or restore the backup that fits this one"
+        )
+        self.found = found
+        self.known = known
+
+
+def alembic_config() -> Config:
+    """Alembic's configuration without a file, so that it also works from an installed wheel."""
+    config = Config()
+    config.set_main_option("script_location", str(_INSTALLED if _INSTALLED.exists() else _CHECKOUT))
+    return config
+
+
+def upgrade(engine: sa.Engine) -> None:
+    """`alembic upgrade head`; refuses a database from the future and leaves it as it is."""
+    config = alembic_config()
+    script = ScriptDirectory.from_config(config)
+    with engine.begin() as connection:
+        found = MigrationContext.configure(connection).get_current_heads()
+        known = {revision.revision for revision in script.walk_revisions()}
+        newest = script.get_current_head() or "none"
+        if not known.issuperset(found):
+            raise DatabaseFromTheFutureError(found, newest)
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    if found != (newest,):
+        log.info("database upgraded from %s to %s", ", ".join(found) or "empty", newest)

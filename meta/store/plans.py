@@ -1,0 +1,64 @@
+"""Plans, as rows."""
+
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from meta.lifecycle import Certificate, RescalePlan
+from meta.mapping.mapping import VnodeMapping
+from meta.mapping.publication import Current, Phase
+from meta.mapping.unit import Unit
+from meta.store.tables import plans
+
+
+class Plans:
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def add(self, plan: RescalePlan) -> None:
+        self._connection.execute(
+            plans.insert().values(
+                id=plan.id,
+                fragment=plan.fragment,
+                base_version=plan.base.version,
+                base_digest=plan.base.digest,
+                units=[asdict(unit) for unit in plan.units],
+                previous_owners=str(plan.previous),
+                owners=str(plan.mapping),
+                certificate=asdict(plan.certificate),
+                digest=plan.digest,
+                created_at_ms=plan.created_at_ms,
+                expires_at_ms=plan.expires_at_ms,
+            )
+        )
+
+    def get(self, plan_id: str) -> RescalePlan | None:
+        row = self._connection.execute(sa.select(plans).where(plans.c.id == plan_id)).one_or_none()
+        return _plan(row) if row else None
+
+    def mark_applied(self, plan_id: str, version: int) -> None:
+        self._connection.execute(plans.update().where(plans.c.id == plan_id).values(applied_version=version))
+
+    def by_version(self, fragment: str, version: int) -> RescalePlan | None:
+        """The plan that became this version."""
+        row = self._connection.execute(
+            sa.select(plans).where(plans.c.fragment == fragment, plans.c.applied_version == version)
+        ).one_or_none()
+        return _plan(row) if row else None
+
+
+def _plan(row: sa.Row[Any]) -> RescalePlan:
+    return RescalePlan(
+        id=row.id,
+        fragment=row.fragment,
+        base=Current(row.base_version, Phase.SETTLED, row.base_digest),
+        units=tuple(Unit(**unit) for unit in row.units),
+        previous=VnodeMapping.parse(row.previous_owners),
+        mapping=VnodeMapping.parse(row.owners),
+        certificate=Certificate(**row.certificate),
+        created_at_ms=row.created_at_ms,
+        expires_at_ms=row.expires_at_ms,
+        digest=row.digest,
+        applied_version=row.applied_version,
+    )

@@ -1,0 +1,70 @@
+"""Subscribers of fragments, as rows."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from meta.lifecycle import Role, Subscriber
+from meta.store.tables import subscribers
+
+
+class Subscribers:
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def save(self, subscriber: Subscriber) -> Subscriber:
+        """Registers, beats and acknowledges in one. An acknowledgement never goes back."""
+        values = {"name": subscriber.name, "role": subscriber.role, "seen_at_ms": subscriber.seen_at_ms}
+        renewed = self._connection.execute(
+            subscribers.update()
+            .where(_key(subscriber.fragment, subscriber.id))
+            .values(**values, acknowledged_version=_later(subscriber.acknowledged_version))
+        )
+        if renewed.rowcount == 0:
+            self._connection.execute(
+                subscribers.insert().values(
+                    fragment=subscriber.fragment,
+                    id=subscriber.id,
+                    acknowledged_version=subscriber.acknowledged_version,
+                    **values,
+                )
+            )
+        row = self._connection.execute(
+            sa.select(subscribers).where(_key(subscriber.fragment, subscriber.id))
+        ).one()
+        return _subscriber(row)
+
+    def of(self, fragment: str) -> list[Subscriber]:
+        rows = self._connection.execute(
+            sa.select(subscribers)
+            .where(subscribers.c.fragment == fragment)
+            .order_by(subscribers.c.name, subscribers.c.id)
+        )
+        return [_subscriber(row) for row in rows]
+
+    def remove(self, fragment: str, subscriber_id: str) -> None:
+        self._connection.execute(subscribers.delete().where(_key(fragment, subscriber_id)))
+
+    def forget_silent(self, before_ms: int) -> None:
+        """Drops the registrations that nobody renewed since `before_ms`."""
+        self._connection.execute(subscribers.delete().where(subscribers.c.seen_at_ms < before_ms))
+
+
+def _key(fragment: str, subscriber_id: str) -> sa.ColumnElement[bool]:
+    return sa.and_(subscribers.c.fragment == fragment, subscribers.c.id == subscriber_id)
+
+
+def _later(version: int | None) -> sa.ColumnElement[int | None]:
+    known = subscribers.c.acknowledged_version
+    return known if version is None else sa.case((known >= version, known), else_=version)
+
+
+def _subscriber(row: sa.Row[Any]) -> Subscriber:
+    return Subscriber(
+        id=row.id,
+        fragment=row.fragment,
+        name=row.name,
+        role=Role(row.role),
+        acknowledged_version=row.acknowledged_version,
+        seen_at_ms=row.seen_at_ms,
+    )
