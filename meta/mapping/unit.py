@@ -1,0 +1,52 @@
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from meta.mapping.errors import Malformed, shown
+
+UNIT_ID_MAX = 2**63 - 1
+
+
+def is_unit_id(value: object) -> bool:
+    # Not isinstance: True would pass for unit 1.
+    return type(value) is int and 0 <= value <= UNIT_ID_MAX
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unit:
+    """A parallel unit, the smallest place where an actor runs.
+
+    `weight` is its share relative to the others' weights; 0 drains it. Raises `Malformed`.
+    """
+
+    id: int
+    worker: str
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not is_unit_id(self.id):
+            raise Malformed(f"a unit id is an integer from 0 to {UNIT_ID_MAX}, not {shown(self.id)}")
+        if not isinstance(self.worker, str) or not self.worker:
+            raise Malformed(f"unit {self.id}: a worker is a name that is not empty, not {shown(self.worker)}")
+        if not _is_weight(self.weight):
+            raise Malformed(f"unit {self.id}: a weight is a finite number from 0, not {shown(self.weight)}")
+        object.__setattr__(self, "weight", float(self.weight))
+
+
+def sorted_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
+    """By id. Raises `Malformed` where an id comes twice."""
+    by_id = tuple(sorted(units))
+    for unit, following in pairwise(by_id):
+        if unit.id == following.id:
+            raise Malformed(f"unit {unit.id} is listed twice; list each unit once")
+    return by_id
+
+
+def _is_weight(value: object) -> bool:
+    if type(value) not in (int, float):
+        return False
+    try:
+        return math.isfinite(weight := float(value)) and weight >= 0  # type: ignore[arg-type]
+    except OverflowError:
+        return False
