@@ -1,0 +1,107 @@
+"""A real `vnodectl serve` as a child process: started on any free port, found again, stopped or killed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+import stamina
+
+from meta.coordination import child
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 15.0
+
+
+class NotReadyError(Exception):
+    """The service has not said yet where it is."""
+
+
+class ServiceProcess:
+    """`vnodectl serve --data-dir DIR`. A restart keeps its data, its port and its etcd's port."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._log_file = data_dir / "service.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        (self._data_dir / "service.json").unlink(missing_ok=True)
+        port = httpx.URL(self.url).port if self.url else 0
+        # What this machine's own service is configured with is not for this one.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("VNODEMAP_")}
+        with self._log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                # Through `child`, the service ends with this process, however that ends.
+                [
+                    *(sys.executable, child.__file__, str(os.getpid())),
+                    *(sys.executable, "-m", "meta.vnodectl", "serve"),
+                    *("--data-dir", self._data_dir, "--port", str(port)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+            )
+        self.url = self._wait_ready()
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would be."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _wait_ready(self) -> str:
+        polling = stamina.retry_context(
+            on=(NotReadyError, httpx.TransportError),
+            attempts=None,
+            timeout=START_TIMEOUT_S,
+            wait_initial=0.05,
+            wait_max=0.2,
+        )
+        for attempt in polling:
+            with attempt:
+                return self._ready_url()
+        raise AssertionError("unreachable: the last attempt raises")
+
+    def _ready_url(self) -> str:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(
+                f"the service ended at once; its log says:\n{self._log_file.read_text()[-2000:]}"
+            )
+        try:
+            url = str(json.loads((self._data_dir / "service.json").read_text())["url"])
+        except FileNotFoundError as error:
+            raise NotReadyError from error
+        httpx.get(f"{url}/v1/health").raise_for_status()
+        return url

