@@ -1,0 +1,64 @@
+import os
+import sys
+from itertools import count
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+from deploy.process import ServiceProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The same examples in every run, so that a red test is red again.
+hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, print_blob=False)
+hypothesis.settings.load_profile("steady")
+
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def name() -> str:
+    """What the test calls its worker, its fragment or its etcd root: no other test of the run has it."""
+    return f"t{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """The one Spark session of a test run: starting one takes 5 to 9 s."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - tests without Spark need not wait for it
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("vnodemap tests")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ServiceProcess]:
+    """A service of the test's own, with its SQLite and its etcd, to kill as it likes."""
+    with ServiceProcess(tmp_path / "service") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """The run's common service: not to be killed, and each test brings its own names."""
+    with ServiceProcess(tmp_path_factory.mktemp("service")) as running:
+        yield running
