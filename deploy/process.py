@@ -22,10 +22,14 @@ class NotReadyError(Exception):
 
 
 class ServiceProcess:
-    """`vnodectl serve --data-dir DIR`. A restart keeps its data, its port and its etcd's port."""
+    """`vnodectl serve --data-dir DIR`, with an etcd of its own unless `etcd` (HOST:PORT) is given.
 
-    def __init__(self, data_dir: Path) -> None:
+    A restart keeps its data, its port and its own etcd's port.
+    """
+
+    def __init__(self, data_dir: Path, etcd: str | None = None) -> None:
         self._data_dir = data_dir
+        self._etcd = etcd
         self._log_file = data_dir / "service.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -57,6 +61,7 @@ class ServiceProcess:
                     *(sys.executable, child.__file__, str(os.getpid())),
                     *(sys.executable, "-m", "meta.vnodectl", "serve"),
                     *("--data-dir", self._data_dir, "--port", str(port)),
+                    *(("--etcd", self._etcd) if self._etcd else ()),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

