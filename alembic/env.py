@@ -7,7 +7,7 @@ from meta.store.tables import metadata
 
 
 def run_offline() -> None:
-    """`alembic upgrade head --sql -x dialect=postgresql` prints the statements for a database administrator."""
+    """`alembic -x dialect=postgresql upgrade head --sql` prints the statements for a database administrator."""
     dialect = context.get_x_argument(as_dictionary=True).get("dialect", "sqlite")
     context.configure(dialect_name=dialect, target_metadata=metadata, literal_binds=True)
     with context.begin_transaction():

@@ -168,18 +168,38 @@ class Rescales:
 
     def publish(self, fragment_name: str) -> Publication | None:
         """Brings etcd up to SQL; None where etcd did not take it now, which `reconcile` makes good."""
+        try:
+            return self._publish(fragment_name)
+        except EtcdError as error:
+            log.warning("%s is not published yet: %s", fragment_name, error)
+            return None
+
+    def reconcile(self) -> None:
+        """Settles what is due and brings etcd up to SQL, for every fragment."""
+        moment = self._hearing.now()
         with self._database.transaction() as tx:
-            fragment = known_fragment(tx, fragment_name)
-            body = _body(tx, fragment, fragment.current.version)
+            fragments = tx.fragments.all()
+            for fragment in fragments:
+                _settle(tx, fragment, moment)
+            # Who was silent while nobody could be heard is not forgotten: see `Moment`.
+            if moment.now_ms - moment.silence_from_ms > FORGET_SUBSCRIBERS_MS:
+                tx.subscribers.forget_silent(moment.now_ms - FORGET_SUBSCRIBERS_MS)
+        try:
+            for fragment in fragments:
+                self._publish(fragment.name)
+        except EtcdError as error:
+            # The others would wait for it in vain too, one timeout each.
+            log.warning("not everything is published yet: %s", error)
+
+    def _publish(self, fragment_name: str) -> Publication | None:
+        fragment, body = self._newest(fragment_name)
         try:
             outcome = self._publisher.publish(fragment_name, fragment.current, body)
-        except EtcdError as error:
-            log.warning("%s version %d not published yet: %s", fragment_name, fragment.current.version, error)
-            return None
         except (DigestConflictError, MalformedPublication) as error:
             log.error("%s: %s", fragment_name, error)
             return None
-        if outcome is Publication.AHEAD:
+        # Ahead of what we read may only mean that another thread was quicker.
+        if outcome is Publication.AHEAD and self._newest(fragment_name)[0].current == fragment.current:
             log.error(
                 "%s: etcd is ahead of the database (version %d here): was it restored from a backup?",
                 fragment_name,
@@ -187,41 +207,34 @@ class Rescales:
             )
         return outcome
 
-    def reconcile(self) -> None:
-        """Settles what is due and brings etcd up to SQL, for every fragment."""
-        now_ms = self._clock_ms()
+    def _newest(self, fragment_name: str) -> tuple[Fragment, bytes]:
         with self._database.transaction() as tx:
-            fragments = tx.fragments.all()
-            for fragment in fragments:
-                self._settle(tx, fragment, now_ms)
-            tx.subscribers.forget_silent(now_ms - FORGET_SUBSCRIBERS_MS)
-        for fragment in fragments:
-            self.publish(fragment.name)
+            fragment = known_fragment(tx, fragment_name)
+            return fragment, _body(tx, fragment, fragment.current.version)
 
-    def _advance(self, tx: Transaction, planned: RescalePlan, now_ms: int) -> RescalePlan:
-        fragment = known_fragment(tx, planned.fragment)
-        _check_applicable(tx, fragment, planned, now_ms)
-        if not planned.changes:
-            return _applied(tx, planned, planned.base.version)
-        body = _next_body(_version_body(tx, fragment, planned.base.version), planned)
-        new = Current(planned.base.version + 1, Phase.RESCALING, digest(body))
-        moves = planned.certificate.moves
-        if not tx.fragments.begin_version(fragment.name, planned.base, new, body, moves=moves, now_ms=now_ms):
-            raise StaleBaseError(fragment.name, planned.base.version, new.version)
-        return _applied(tx, planned, new.version)
 
-    def _settle(self, tx: Transaction, fragment: Fragment, now_ms: int) -> bool:
-        if not self._progress(tx, fragment, now_ms).may_settle:
-            return False
-        return tx.fragments.change_phase(fragment.name, fragment.current, Phase.SETTLED, now_ms=now_ms)
+def _advance(tx: Transaction, planned: RescalePlan, moment: Moment) -> RescalePlan:
+    fragment = known_fragment(tx, planned.fragment)
+    _check_applicable(tx, fragment, planned, moment)
+    if not planned.changes:
+        return _applied(tx, planned, planned.base.version)
+    body = _next_body(_version_body(tx, fragment, planned.base.version), planned)
+    new = Current(planned.base.version + 1, Phase.RESCALING, digest(body))
+    moves, now_ms = planned.certificate.moves, moment.now_ms
+    if not tx.fragments.begin_version(fragment.name, planned.base, new, body, moves=moves, now_ms=now_ms):
+        raise StaleBaseError(fragment.name, planned.base.version, new.version)
+    return _applied(tx, planned, new.version)
 
-    def _progress(self, tx: Transaction, fragment: Fragment, now_ms: int) -> Progress:
-        return progress(
-            fragment,
-            tx.subscribers.of(fragment.name),
-            now_ms=now_ms,
-            silence_from_ms=self.silence_from_ms,
-        )
+
+def _settle(tx: Transaction, fragment: Fragment, moment: Moment) -> bool:
+    if not _progress(tx, fragment, moment).may_settle:
+        return False
+    version, phase = fragment.current.version, fragment.current.phase
+    return tx.fragments.change_phase(fragment.name, version, phase, Phase.SETTLED, now_ms=moment.now_ms)
+
+
+def _progress(tx: Transaction, fragment: Fragment, moment: Moment) -> Progress:
+    return progress(fragment, tx.subscribers.of(fragment.name), moment)
 
 
 def _chosen_units(live: Iterable[Unit], base: MappingVersion, goal: Goal) -> tuple[Unit, ...]:
@@ -275,15 +288,15 @@ def _applied(tx: Transaction, planned: RescalePlan, version: int) -> RescalePlan
     return replace(planned, applied_version=version)
 
 
-def _check_applicable(tx: Transaction, fragment: Fragment, planned: RescalePlan, now_ms: int) -> None:
+def _check_applicable(tx: Transaction, fragment: Fragment, planned: RescalePlan, moment: Moment) -> None:
     current = fragment.current
     if current.phase is not Phase.SETTLED:
         raise RescaleInFlightError(fragment.name, current.version, current.phase)
     if current.version != planned.base.version:
         raise StaleBaseError(fragment.name, planned.base.version, current.version)
-    if now_ms >= planned.expires_at_ms:
+    if moment.now_ms >= planned.expires_at_ms:
         raise PlanExpiredError(fragment.name, planned.token)
-    lost = {unit.id for unit in planned.units} - {unit.id for unit in live_units(tx, now_ms)}
+    lost = {unit.id for unit in planned.units} - {unit.id for unit in live_units(tx, moment)}
     if lost:
         raise UnitsNotAliveError(sorted(lost))
 

@@ -1,7 +1,7 @@
 import os
 import sys
-from itertools import count
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 

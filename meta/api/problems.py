@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from meta import errors
-from meta.mapping.errors import MappingError
+from meta.mapping.errors import PlanError
 
 STATUS: dict[type[Exception], HTTPStatus] = {
     errors.WorkerNotFoundError: HTTPStatus.NOT_FOUND,
@@ -52,7 +52,7 @@ def kind_of(error: type[Exception]) -> str:
 
 def install(app: FastAPI) -> None:
     app.add_exception_handler(errors.MetaError, _meta_error)
-    app.add_exception_handler(MappingError, _mapping_error)
+    app.add_exception_handler(PlanError, _plan_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _our_mistake)
@@ -63,29 +63,34 @@ def _meta_error(_request: Request, error: Exception) -> JSONResponse:
     return problem(STATUS[type(error)], kind_of(type(error)), error.detail, vars(error))
 
 
-def _mapping_error(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, MappingError)
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.name, str(error))
+def _plan_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, PlanError)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.name, str(error), vars(error))
 
 
 def _invalid_request(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = [{"field": _path(entry["loc"]), "reason": entry["msg"]} for entry in error.errors()]
+    found = [_finding(entry) for entry in error.errors()]
     detail = "; ".join(f"{entry['field']}: {entry['reason']}" for entry in found)
     return problem(
         HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail, {"errors": jsonable_encoder(found)}
     )
 
 
-def _path(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(step) for step in location if step not in ("body", "path", "query")) or "the request"
+def _finding(entry: Mapping[str, Any]) -> dict[str, str]:
+    if entry["type"] == "json_invalid":
+        return {"field": "the request", "reason": f"it is no JSON, from character {entry['loc'][-1]} on"}
+    path = ".".join(str(step) for step in entry["loc"] if step not in ("body", "path", "query"))
+    return {"field": path or "the request", "reason": entry["msg"].removeprefix("Value error, ")}
 
 
 def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     detail = f"{request.method} {request.url.path}: {error.detail}; the API is described at /openapi.json"
-    return problem(status, status.phrase.lower().replace(" ", "-"), detail)
+    answer = problem(status, status.phrase.lower().replace(" ", "-"), detail)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 def _our_mistake(request: Request, _error: Exception) -> JSONResponse:

@@ -58,7 +58,7 @@ def watch(fragment: FragmentName, server: Server = DEFAULT_SERVER) -> None:
         shown = None
         for reading in reader:
             if isinstance(reading, Unreachable):
-                err.print(f"[yellow]{reading.reason}[/yellow]")
+                err.print(reading.reason, style="yellow", markup=False)
                 continue
             current = Current.decode(reading.value.value) if reading.value else None
             if current is not None and current != shown:

@@ -107,11 +107,12 @@ def apply_token(api: Service, token: str, timeout_s: float) -> None:
     """Returns when every applier has acknowledged. Raises `ServiceError`, also after `timeout_s`."""
     applied = api.post("/v1/rescales", {"token": token})
     if applied["changed"]:
-        _wait_until_settled(api, applied["fragment"], applied["version"], timeout_s)
+        wait_until_settled(api, applied["fragment"], applied["version"], timeout_s)
     out.print(f"{applied['fragment']} is at version {applied['version']}")
 
 
-def _wait_until_settled(api: Service, fragment: str, version: int, timeout_s: float) -> None:
+def wait_until_settled(api: Service, fragment: str, version: int, timeout_s: float) -> None:
+    """Shows who acknowledged meanwhile. Raises `ServiceError` with those it waits for after `timeout_s`."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     polling = stamina.retry_context(
         on=_NotSettledError,

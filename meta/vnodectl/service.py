@@ -169,7 +169,9 @@ def _announce(data_dir: Path, url: str, etcd: _Etcd) -> None:
     written.write_text(json.dumps(whereabouts))
     written.replace(data_dir / "service.json")
     out.print(
-        f"vnodemap serves {url} (API: {url}/openapi.json), etcd {', '.join(etcd.endpoints)}, data in {data_dir}"
+        f"vnodemap serves {url} (API: {url}/openapi.json), etcd {', '.join(etcd.endpoints)}, data in {data_dir}",
+        markup=False,
+        soft_wrap=True,
     )
 
 

@@ -1,0 +1,175 @@
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from meta.coordination.embedded import EmbeddedEtcd
+from meta.coordination.publisher import DigestConflictError, Publication, Publisher
+from meta.etcd.client import EtcdClient
+from meta.etcd.values import KeyValue, Snapshot
+from meta.mapping.errors import MalformedPublication
+from meta.mapping.publication import Current, Phase, current_key, digest, version_key
+
+
+def body_of(version: int) -> bytes:
+    return f"the body of version {version}".encode()
+
+
+def current_of(version: int, phase: Phase = Phase.SETTLED) -> Current:
+    return Current(version, phase, digest(body_of(version)))
+
+
+@pytest.fixture
+def publisher(etcd: EtcdClient, name: str) -> Publisher:
+    return Publisher(etcd, f"/{name}")
+
+
+def publish(publisher: Publisher, version: int, phase: Phase = Phase.SETTLED) -> Publication:
+    return publisher.publish("flights", current_of(version, phase), body_of(version))
+
+
+def published(publisher: Publisher) -> Current | None:
+    found = publisher.etcd.get(current_key("flights", publisher.root))
+    return Current.decode(found.value) if found else None
+
+
+def body_in_etcd(publisher: Publisher, version: int) -> bytes | None:
+    found = publisher.etcd.get(version_key("flights", version, publisher.root))
+    return found.value if found else None
+
+
+def everything(publisher: Publisher) -> tuple[KeyValue, ...]:
+    return publisher.etcd.range(publisher.root).values
+
+
+def test_a_version_is_written_once_with_its_body(publisher: Publisher) -> None:
+    assert publish(publisher, 1) is Publication.WRITTEN
+    assert published(publisher) == current_of(1)
+    assert body_in_etcd(publisher, 1) == body_of(1)
+    written = everything(publisher)
+    assert len({value.mod_revision for value in written}) == 1, "one transaction"
+    assert publish(publisher, 1) is Publication.UNCHANGED
+    assert everything(publisher) == written
+
+
+def test_each_phase_replaces_the_one_before_and_never_the_one_after(publisher: Publisher) -> None:
+    phases = [Phase.RESCALING, Phase.ACCEPTED, Phase.SETTLED]
+    assert [publish(publisher, 2, phase) for phase in phases] == [Publication.WRITTEN] * 3
+    written = everything(publisher)
+    assert [publish(publisher, 2, phase) for phase in phases] == [Publication.UNCHANGED] * 3
+    assert everything(publisher) == written
+    assert published(publisher) == current_of(2)
+
+
+def test_a_stale_publish_is_told_that_etcd_is_ahead_and_changes_nothing(publisher: Publisher) -> None:
+    publish(publisher, 1)
+    publish(publisher, 2, Phase.RESCALING)
+    written = everything(publisher)
+    assert publish(publisher, 1) is Publication.AHEAD
+    assert everything(publisher) == written
+
+
+def test_a_database_restored_from_a_backup_sees_etcd_ahead(publisher: Publisher) -> None:
+    """etcd never saw version 1's body, as after a wipe, and is at version 5."""
+    publish(publisher, 5)
+    written = everything(publisher)
+    assert publish(publisher, 4) is Publication.AHEAD
+    assert everything(publisher) == written
+
+
+def test_two_histories_are_told_by_both_digests_and_nothing_changes(publisher: Publisher) -> None:
+    publish(publisher, 1)
+    written = everything(publisher)
+    other = b"another body of version 1"
+    with pytest.raises(DigestConflictError) as caught:
+        publisher.publish("flights", Current(1, Phase.SETTLED, digest(other)), other)
+    assert digest(other) in str(caught.value)
+    assert digest(body_of(1)) in str(caught.value)
+    assert (caught.value.published, caught.value.stored) == (digest(body_of(1)), digest(other))
+    assert everything(publisher) == written
+
+
+def test_two_histories_are_told_also_where_the_body_is_gone(publisher: Publisher) -> None:
+    publish(publisher, 1)
+    publisher.etcd.delete(version_key("flights", 1, publisher.root))
+    other = b"another body of version 1"
+    with pytest.raises(DigestConflictError, match=digest(body_of(1))):
+        publisher.publish("flights", Current(1, Phase.SETTLED, digest(other)), other)
+    assert body_in_etcd(publisher, 1) is None
+
+
+def test_a_body_of_an_old_conflict_stops_even_a_later_phase(publisher: Publisher) -> None:
+    publisher.etcd.put(version_key("flights", 2, publisher.root), b"of somebody else")
+    with pytest.raises(DigestConflictError):
+        publish(publisher, 2, Phase.RESCALING)
+    assert published(publisher) is None
+
+
+def test_a_lost_body_comes_back_and_the_phase_does_not_go_back(publisher: Publisher) -> None:
+    publish(publisher, 2, Phase.SETTLED)
+    publisher.etcd.delete(version_key("flights", 2, publisher.root))
+    assert publish(publisher, 2, Phase.RESCALING) is Publication.WRITTEN
+    assert body_in_etcd(publisher, 2) == body_of(2)
+    assert published(publisher) == current_of(2, Phase.SETTLED)
+
+
+def test_foreign_bytes_are_left_alone(publisher: Publisher) -> None:
+    publisher.etcd.put(current_key("flights", publisher.root), b"{not ours}")
+    written = everything(publisher)
+    with pytest.raises(MalformedPublication):
+        publish(publisher, 1)
+    assert everything(publisher) == written
+
+
+def history(client: EtcdClient, key: str, since: Snapshot, until: Current) -> Iterator[Current]:
+    """Every value the key had after `since`, as etcd remembers it."""
+    watch = client.watch(key, start_revision=since.revision + 1)
+    try:
+        for change in watch:
+            for event in change.events:
+                assert isinstance(event, KeyValue)
+                seen = Current.decode(event.value)
+                yield seen
+                if seen == until:
+                    return
+    finally:
+        watch.close()
+
+
+def test_of_racing_publishers_none_takes_current_back(etcd: EtcdClient, publisher: Publisher) -> None:
+    """Four replicas, each with its own idea of how far SQL is, publish whatever they last read."""
+    steps = [(version, phase) for version in range(1, 9) for phase in Phase]
+    key = current_key("flights", publisher.root)
+    before = etcd.read(key)
+    replicas = 4
+    ready = Barrier(replicas)
+
+    def replica(_number: int) -> None:
+        ready.wait()
+        for version, phase in steps:
+            publish(publisher, version, phase)
+
+    with ThreadPoolExecutor(replicas) as threads:
+        list(threads.map(replica, range(replicas)))
+    last = current_of(8, Phase.SETTLED)
+    assert published(publisher) == last
+    seen = list(history(etcd, key, before, last))
+    assert all(later.supersedes(earlier) for earlier, later in pairwise(seen)), seen
+    assert [body_in_etcd(publisher, version) for version in range(1, 9)] == [body_of(v) for v in range(1, 9)]
+
+
+def test_an_etcd_that_lost_its_data_is_written_again(tmp_path: Path) -> None:
+    def run_and_publish() -> tuple[str, Publication]:
+        with EmbeddedEtcd.start(tmp_path / "etcd") as etcd, EtcdClient([etcd.endpoint]) as client:
+            outcome = publish(Publisher(client, "/v"), 7, Phase.RESCALING)
+            assert published(Publisher(client, "/v")) == current_of(7, Phase.RESCALING)
+            return etcd.endpoint, outcome
+
+    endpoint, _ = run_and_publish()
+    assert run_and_publish() == (endpoint, Publication.UNCHANGED)
+    shutil.rmtree(tmp_path / "etcd" / "data")
+    assert run_and_publish() == (endpoint, Publication.WRITTEN)

@@ -1,0 +1,224 @@
+"""`vnodectl` against the run's common service."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from deploy.process import ServiceProcess
+from meta.vnodectl.client import ServiceError
+from meta.vnodectl.main import app
+
+
+class Operator:
+    """At a terminal 80 columns wide, with a worker of four units and a fragment, both called `name`."""
+
+    def __init__(self, http: httpx.Client, url: str, name: str) -> None:
+        self.http = http
+        self.name = name
+        self._environment = {"VNODEMAP_SERVER": url, "COLUMNS": "80"}
+
+    def types(self, *arguments: str, answers: str | None = None) -> Result:
+        return CliRunner().invoke(app, arguments, input=answers, env=self._environment)
+
+    def sees(self, *arguments: str, answers: str | None = None) -> str:
+        result = self.types(*arguments, answers=answers)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+    def is_told(self, *arguments: str) -> str:
+        """What `main` would print as the error."""
+        result = self.types(*arguments)
+        assert isinstance(result.exception, ServiceError), result.output
+        return str(result.exception)
+
+    def begin(self) -> list[int]:
+        """To a mapping of 64 vnodes on the first three units of the worker's four."""
+        self.sees("worker", "add", self.name, "--units", "4")
+        self.sees(
+            "fragment", "create", self.name, "--key", "k:bigint", "--parallelism", "2", "--vnodes", "64"
+        )
+        found = self.http.get("/v1/workers").raise_for_status().json()
+        (units,) = [worker["units"] for worker in found if worker["name"] == self.name]
+        self.sees("rescale", self.name, "--units", ids(units[:3]), "--yes")
+        return list(units)
+
+    def hear(self, subscriber: str, version: int, role: str = "applier") -> None:
+        body = {"name": subscriber, "role": role, "acknowledged_version": version}
+        path = f"/v1/fragments/{self.name}/subscribers/s-{len(subscriber)}"
+        self.http.put(path, json=body).raise_for_status()
+
+    @property
+    def newest(self) -> Any:
+        return self.http.get(f"/v1/fragments/{self.name}/versions").raise_for_status().json()[-1]
+
+
+def ids(units: list[int]) -> str:
+    return ",".join(map(str, units))
+
+
+def cells(shown: str) -> list[str]:
+    """The strips' rows without their row numbers."""
+    rows = [line.split() for line in shown.splitlines()]
+    return [row[1] for row in rows if len(row) == 2 and row[0].isdigit()]
+
+
+@pytest.fixture
+def operator(shared_service: ServiceProcess, name: str) -> Iterator[Operator]:
+    with httpx.Client(base_url=shared_service.url) as http:
+        # A new fragment begins on these (the smallest names), so nobody's own units are taken.
+        for first in ("a1", "a2", "a3"):
+            http.put(f"/v1/workers/{first}", json={"parallelism": 1})
+        yield Operator(http, shared_service.url, name)
+
+
+def test_a_worker_is_added_and_listed(operator: Operator) -> None:
+    added = operator.sees("worker", "add", operator.name, "--units", "2", "--heartbeat-timeout-ms", "60000")
+    assert added.startswith(f"worker {operator.name} has units ")
+    assert operator.sees("worker", "add", operator.name, "--units", "2") == added
+    (row,) = [line for line in operator.sees("worker", "list").splitlines() if f" {operator.name} " in line]
+    assert row.rstrip(" │").endswith("yes")
+    assert "another worker" in operator.is_told("worker", "add", operator.name, "--units", "3")
+
+
+def test_a_fragment_is_created_and_listed(operator: Operator) -> None:
+    created = operator.sees(
+        "fragment", "create", operator.name, "--key", "k:int", "--key", "a[b]:date", "--parallelism", "2"
+    )
+    assert created == f"fragment {operator.name}: 256 vnodes on 2 units, version 1\n"
+    (row,) = [line for line in operator.sees("fragment", "list").splitlines() if f" {operator.name} " in line]
+    assert "k int, a[b] date" in row
+    assert "settled" in row
+    assert "k int, a[b] date (xxh64-1:i64,i64)" in operator.sees("fragment", "show", operator.name)
+    assert "exists already" in operator.is_told(
+        "fragment", "create", operator.name, "--key", "k:int", "--parallelism", "1"
+    )
+
+
+def test_what_a_fragment_cannot_be(operator: Operator) -> None:
+    create = ["fragment", "create", operator.name, "--parallelism", "2"]
+    assert "use boolean" in operator.is_told(*create, "--key", "k:[/red]")
+    assert "power of two" in operator.is_told(*create, "--key", "k:int", "--vnodes", "5000")
+    for key in ("k", ":int", "k:"):
+        result = operator.types(*create, "--key", key)
+        assert result.exit_code == 2
+        assert "NAME:TYPE" in result.stderr
+
+
+def test_plan_shows_the_strips_and_the_token_that_apply_takes(operator: Operator) -> None:
+    first, second, third, fourth = operator.begin()
+    planned = operator.sees("plan", operator.name, "--units", ids([first, second, third, fourth]))
+    assert "from version 2 to 4 units" in planned
+    assert "moves 16 of 64 vnodes; fewer than 16 is not possible" in " ".join(planned.split())
+    before, after = cells(planned)
+    assert sorted(before) == sorted("a" * 22 + "b" * 21 + "c" * 21)
+    assert (after.count("D"), after.lower().count("d")) == (16, 16)
+    assert [old for old, new in zip(before, after, strict=True) if new.islower() and new != old] == []
+    assert f"unit {fourth}: 16" in planned
+    token = planned.split()[-1]
+    assert operator.sees("apply", token) == f"{operator.name} is at version 3\n"
+    assert operator.sees("apply", token) == f"{operator.name} is at version 3\n"
+    assert [unit["id"] for unit in operator.newest["units"]] == [first, second, third, fourth]
+
+
+def test_letters_stay_the_same_before_and_after_also_for_a_smaller_new_unit(operator: Operator) -> None:
+    first, second, third, _ = operator.begin()
+    operator.sees("rescale", operator.name, "--units", ids([second, third]), "--yes")
+    before, after = cells(operator.sees("plan", operator.name, "--units", ids([first, second, third])))
+    assert set(before) == {"b", "c"}
+    assert set(after) == {"A", "b", "c"}
+
+
+def test_rescale_asks_first(operator: Operator) -> None:
+    first, second, third, fourth = operator.begin()
+    chosen = ["rescale", operator.name, "--units", ids([first, third, fourth])]
+    refused = operator.types(*chosen, answers="n\n")
+    assert refused.exit_code == 1
+    assert "Apply?" in refused.stderr
+    assert operator.newest["version"] == 2
+    assert operator.sees(*chosen, answers="y\n").endswith(f"{operator.name} is at version 3\n")
+    assert operator.sees(*chosen).endswith("nothing to do\n")
+    assert set(operator.newest["owners"]) == {first, third, fourth}
+    assert second not in operator.newest["owners"]
+
+
+def test_a_rescale_that_waits_for_a_late_applier_times_out_with_its_name(operator: Operator) -> None:
+    units = operator.begin()
+    operator.hear("late[/x]", 2)
+    told = operator.is_told("rescale", operator.name, "--units", ids(units), "--yes", "--timeout", "0.3")
+    assert "version 3 has not settled within 0.3 s, it waits for late[/x]" in told
+    shown = operator.sees("fragment", "show", operator.name)
+    assert "version 3, rescaling" in shown
+    (row,) = [line for line in shown.splitlines() if "late[/x]" in line]
+    assert row.split("│")[2:5] == [" applier ", " 2           ", " yes        "]
+    assert "is under way" in operator.is_told("rescale", operator.name, "--units", ids(units[:2]), "--yes")
+    operator.hear("late[/x]", 3)
+    shown = operator.sees("fragment", "show", operator.name)
+    assert "version 3, settled" in shown
+    assert "yes" not in shown
+
+
+def test_goals_that_are_none(operator: Operator) -> None:
+    for goal in ([], ["--units", "1", "--parallelism", "1"], ["--units", "1;2"], ["--parallelism", "0"]):
+        result = operator.types("plan", operator.name, *goal)
+        assert result.exit_code == 2, goal
+        assert "Invalid value" in result.stderr
+    assert "name the fragment" in operator.types("plan").stderr
+
+
+def test_mapping_show_and_history(operator: Operator) -> None:
+    units = operator.begin()
+    operator.sees("rescale", operator.name, "--units", ids(units), "--yes")
+    newest = operator.sees("mapping", "show", operator.name)
+    assert newest.startswith(f"{operator.name} version 3: moved 16 of 64 vnodes from version 2\n")
+    (strip,) = cells(newest)
+    letters = dict(zip(units, "abcd", strict=True))
+    found = operator.newest
+    assert strip == "".join(
+        letters[owner] if owner == previous else letters[owner].upper()
+        for owner, previous in zip(found["owners"], found["previous_owners"], strict=True)
+    )
+    assert "CAPITALS moved here" in newest
+    first = operator.sees("mapping", "show", operator.name, "--version", "1")
+    assert first.startswith(f"{operator.name} version 1: the first mapping\n")
+    assert cells(first)[0] == "a" * 32 + "b" * 32
+    assert "it has 1 to 3" in operator.is_told("mapping", "show", operator.name, "--version", "4")
+    rows = [line for line in operator.sees("mapping", "history", operator.name).splitlines() if ":" in line]
+    assert len(rows) == 3
+    assert f"{units[0]}, {units[1]}" in rows[2]
+
+
+def test_what_is_not_there(operator: Operator) -> None:
+    for command in (["fragment", "show"], ["mapping", "show"], ["mapping", "history"], ["watch"]):
+        assert "there is no fragment nowhere" in operator.is_told(*command, "nowhere")
+    assert "there is no fragment nowhere" in operator.is_told("plan", "nowhere", "--parallelism", "1")
+    assert "no plan has the token x.y" in operator.is_told("apply", "x.y")
+
+
+def test_no_service_answers(operator: Operator) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    told = operator.is_told("worker", "list", "--server", url)
+    assert url in told
+    assert "vnodectl serve" in told
+    assert "VNODEMAP_SERVER" in told
+    assert "is no URL" in operator.is_told("worker", "list", "--server", "http://127.0.0.1:x")
+    assert "no vnodemap service answers" in operator.is_told("worker", "list", "--server", "oops")
+
+
+def test_an_error_is_one_line_on_standard_error_and_exit_code_2() -> None:
+    """As a real process: markup in what the user typed stays what it was."""
+    typed = [sys.executable, "-m", "meta.vnodectl", "worker", "list", "--server", "http://127.0.0.1:1/[/red]"]
+    result = subprocess.run(
+        typed, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "80"}
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: no vnodemap service answers at http://127.0.0.1:1/[/red]")
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,31 @@
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.console import Console
+
+from meta.vnodectl.strip import CELLS_MAX, strip
+
+
+def shown(owners: Sequence[int | None], previous: Sequence[int | None] | None = None) -> list[str]:
+    console = Console(width=80, file=StringIO(), record=True)
+    console.print(strip(owners, previous))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_owners_are_letters_in_the_order_of_unit_ids_and_nobody_is_a_dot() -> None:
+    assert shown([9, 9, 4, None]) == ["     0 bba.", "a unit 4: 1   b unit 9: 2"]
+
+
+def test_what_moved_is_a_capital_also_where_its_unit_is_new_or_the_old_one_gone() -> None:
+    assert shown([1, 1, 3], [1, 2, None])[0] == "     0 aAC"
+
+
+def test_rows_of_64_cells_begin_with_their_first_vnode() -> None:
+    assert shown([0] * 130)[:3] == ["     0 " + "a" * 64, "    64 " + "a" * 64, "   128 aa"]
+
+
+def test_more_vnodes_than_cells_are_drawn_by_samples_and_said_so() -> None:
+    rows = shown([0] * (CELLS_MAX * 3))
+    assert len(rows) == CELLS_MAX // 64 + 1
+    assert rows[1].startswith("   192 ")
+    assert "one cell is 3 vnodes" in rows[-1]
