@@ -148,3 +148,19 @@ class UnitsNotAliveError(MetaError):
             f"units {', '.join(map(str, self.units))} are not on a registered worker that is alive; "
             "`vnodectl worker list` shows those that are"
         )
+
+
+@dataclass(eq=False)
+class DatabaseBehindError(MetaError):
+    """etcd has a later version than SQL."""
+
+    fragment: str
+    version: int
+    published_version: int
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"etcd has version {self.published_version} of {self.fragment}, the database only {self.version}: it was "
+            "restored from an older backup. Restore a newer one, or point the service at this database's own etcd"
+        )

@@ -60,7 +60,7 @@ class Registry:
                 raise WorkerNotFoundError(worker)
 
     def workers(self) -> list[Worker]:
-        with self.database.transaction() as tx:
+        with self.database.reading() as tx:
             return tx.workers.all()
 
     def create_fragment(self, request: FragmentRequest) -> Fragment:
@@ -93,11 +93,11 @@ class Registry:
             return fragment
 
     def fragment(self, name: str) -> Fragment:
-        with self.database.transaction() as tx:
+        with self.database.reading() as tx:
             return known_fragment(tx, name)
 
     def fragments(self) -> list[Fragment]:
-        with self.database.transaction() as tx:
+        with self.database.reading() as tx:
             return tx.fragments.all()
 
 

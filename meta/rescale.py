@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 from meta.coordination.publisher import DigestConflictError, Publication, Publisher
 from meta.errors import (
+    DatabaseBehindError,
     PlanExpiredError,
     PlanNotFoundError,
     RescaleInFlightError,
@@ -88,6 +89,7 @@ class Rescales:
     def apply(self, token: str) -> RescalePlan:
         """Makes the plan the fragment's next version, and publishes it. The same token has the same answer."""
         moment = self._hearing.now()
+        self._refuse_behind(token)
         with self._database.transaction() as tx:
             planned = _planned(tx, token)
             if planned.applied_version is None:
@@ -138,23 +140,23 @@ class Rescales:
 
     def progress(self, fragment_name: str) -> Progress:
         moment = self._hearing.now()
-        with self._database.transaction() as tx:
+        with self._database.reading() as tx:
             return _progress(tx, known_fragment(tx, fragment_name), moment)
 
     def subscribers(self, fragment_name: str) -> list[Subscriber]:
-        with self._database.transaction() as tx:
+        with self._database.reading() as tx:
             known_fragment(tx, fragment_name)
             return tx.subscribers.of(fragment_name)
 
     def body(self, fragment_name: str, version: int | None = None) -> bytes:
         """The published bytes of a version, by default the current one."""
-        with self._database.transaction() as tx:
+        with self._database.reading() as tx:
             fragment = known_fragment(tx, fragment_name)
             return _body(tx, fragment, fragment.current.version if version is None else version)
 
     def history(self, fragment_name: str) -> list[Version]:
         """All versions, oldest first."""
-        with self._database.transaction() as tx:
+        with self._database.reading() as tx:
             fragment = known_fragment(tx, fragment_name)
             phases = tx.fragments.phases(fragment_name)
             return [
@@ -191,6 +193,23 @@ class Rescales:
             # The others would wait for it in vain too, one timeout each.
             log.warning("not everything is published yet: %s", error)
 
+    def _refuse_behind(self, token: str) -> None:
+        """A database restored from a backup must not give a published version a second meaning."""
+        with self._database.reading() as tx:
+            planned = _planned(tx, token)
+            current = known_fragment(tx, planned.fragment).current
+        try:
+            published = self._publisher.published(planned.fragment)
+        except (EtcdError, MalformedPublication) as error:
+            log.warning("%s: not compared with etcd before applying: %s", planned.fragment, error)
+            return
+        if published is not None and published.version > current.version:
+            # Not behind if another request was quicker than our reading.
+            with self._database.reading() as tx:
+                current = known_fragment(tx, planned.fragment).current
+            if published.version > current.version:
+                raise DatabaseBehindError(planned.fragment, current.version, published.version)
+
     def _publish(self, fragment_name: str) -> Publication | None:
         fragment, body = self._newest(fragment_name)
         try:
@@ -208,7 +227,7 @@ class Rescales:
         return outcome
 
     def _newest(self, fragment_name: str) -> tuple[Fragment, bytes]:
-        with self._database.transaction() as tx:
+        with self._database.reading() as tx:
             fragment = known_fragment(tx, fragment_name)
             return fragment, _body(tx, fragment, fragment.current.version)
 

@@ -2,13 +2,15 @@
 
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
-from typing import Protocol
+from typing import Any, Protocol
 
 from fastapi import FastAPI
 
 from meta.api import fragments, problems, rescales, subscribers, workers
 from meta.api.control import Control, Controlled
-from meta.api.wire import CoordinationOut, EtcdOut, HealthOut
+from meta.api.wire import CoordinationOut, EtcdOut, HealthOut, ProblemOut
+
+PROBLEM: dict[str, Any] = {"model": ProblemOut, "description": "Refused; the detail says what to do"}
 
 
 class Lifespan(Protocol):
@@ -18,7 +20,12 @@ class Lifespan(Protocol):
 def create_app(control: Control, lifespan: Lifespan | None = None) -> FastAPI:
     # No /docs: its page would load scripts from the internet, which a closed network does not have.
     app = FastAPI(
-        title="vnodemap", version=version("vnodemap"), lifespan=lifespan, docs_url=None, redoc_url=None
+        title="vnodemap",
+        version=version("vnodemap"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        responses={"4XX": PROBLEM, "5XX": PROBLEM, 422: PROBLEM},
     )
     app.state.control = control
     problems.install(app)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+import sqlalchemy as sa
 from fastapi import FastAPI, Request
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
@@ -26,6 +27,7 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     errors.StaleBaseError: HTTPStatus.CONFLICT,
     errors.RescaleInFlightError: HTTPStatus.CONFLICT,
     errors.UnitsNotAliveError: HTTPStatus.CONFLICT,
+    errors.DatabaseBehindError: HTTPStatus.CONFLICT,
 }
 
 MEDIA_TYPE = "application/problem+json"
@@ -53,6 +55,7 @@ def kind_of(error: type[Exception]) -> str:
 def install(app: FastAPI) -> None:
     app.add_exception_handler(errors.MetaError, _meta_error)
     app.add_exception_handler(PlanError, _plan_error)
+    app.add_exception_handler(sa.exc.OperationalError, _database_away)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _our_mistake)
@@ -66,6 +69,12 @@ def _meta_error(_request: Request, error: Exception) -> JSONResponse:
 def _plan_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, PlanError)
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.name, str(error), vars(error))
+
+
+def _database_away(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, sa.exc.OperationalError)
+    detail = f"the database does not take this now ({error.orig}); try again, and see the service's log"
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable", detail)
 
 
 def _invalid_request(_request: Request, error: Exception) -> JSONResponse:

@@ -316,5 +316,16 @@ class CoordinationOut(Response):
     etcd: EtcdOut
 
 
+class ProblemOut(Response):
+    """RFC 9457. `type` is for programs, `detail` for people: it says what to do. The facts are further members."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    type: Annotated[str, Field(examples=["/problems/stale-base"])]
+    title: str
+    status: int
+    detail: str
+
+
 class HealthOut(Response):
     status: Literal["ok"] = "ok"

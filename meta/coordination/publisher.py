@@ -50,6 +50,11 @@ class Publisher:
             if outcome is not None:
                 return outcome
 
+    def published(self, fragment: str) -> Current | None:
+        """What etcd has as the fragment's current version. Raises `EtcdError` and `MalformedPublication`."""
+        head = self.etcd.get(current_key(fragment, self.root))
+        return Current.decode(head.value) if head is not None else None
+
     def _try_publish(self, fragment: str, current: Current, body: bytes) -> Publication | None:
         """None where another replica wrote between our reading and our writing; each round of losers has a
         winner that moved (version, phase) on, so this ends."""

@@ -15,6 +15,8 @@ from meta.store.workers import Workers
 
 SQLITE_BUSY_TIMEOUT_S = 10.0
 
+_READS_ONLY = "vnodemap_reads_only"
+
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
@@ -29,7 +31,7 @@ class Transaction:
 
 
 class Database:
-    """One SQL database by its SQLAlchemy URL. Only `transaction` commits."""
+    """One SQL database by its SQLAlchemy URL. Only `transaction` commits; `reading` does not wait for writers."""
 
     def __init__(self, url: str) -> None:
         self.engine = open_engine(url)
@@ -37,6 +39,11 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         with self.engine.begin() as connection:
+            yield Transaction.on(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        with self.engine.connect().execution_options(**{_READS_ONLY: True}) as connection:
             yield Transaction.on(connection)
 
     def close(self) -> None:
@@ -47,12 +54,12 @@ def open_engine(url: str) -> sa.Engine:
     engine = sa.create_engine(url)
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", _configure_sqlite)
-        sa.event.listen(engine, "begin", _begin_immediately)
+        sa.event.listen(engine, "begin", _begin)
     return engine
 
 
 def _configure_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
-    # The driver's own transactions begin too late (at the first write); ours begin in `_begin_immediately`.
+    # The driver's own transactions begin too late (at the first write); ours begin in `_begin`.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {int(SQLITE_BUSY_TIMEOUT_S * 1000)}")
@@ -63,6 +70,7 @@ def _configure_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) 
     cursor.close()
 
 
-def _begin_immediately(connection: sa.Connection) -> None:
+def _begin(connection: sa.Connection) -> None:
     # A read that turns into a write in a deferred transaction fails at once when another wrote meanwhile.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    reads_only = connection.get_execution_options().get(_READS_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")

@@ -40,13 +40,6 @@ class Plans:
     def mark_applied(self, plan_id: str, version: int) -> None:
         self._connection.execute(plans.update().where(plans.c.id == plan_id).values(applied_version=version))
 
-    def by_version(self, fragment: str, version: int) -> RescalePlan | None:
-        """The plan that became this version."""
-        row = self._connection.execute(
-            sa.select(plans).where(plans.c.fragment == fragment, plans.c.applied_version == version)
-        ).one_or_none()
-        return _plan(row) if row else None
-
 
 def _plan(row: sa.Row[Any]) -> RescalePlan:
     return RescalePlan(

@@ -114,6 +114,7 @@ def _lifespan(control: Control, etcd: _Etcd, announce: Callable[[], None]) -> Li
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         reconciling = asyncio.create_task(_reconcile_forever(control, etcd))
+        reconciling.add_done_callback(_end_service_on_failure)
         announce()
         yield
         reconciling.cancel()
@@ -121,6 +122,13 @@ def _lifespan(control: Control, etcd: _Etcd, announce: Callable[[], None]) -> Li
             await reconciling
 
     return lifespan
+
+
+def _end_service_on_failure(reconciling: asyncio.Task[None]) -> None:
+    """A service that does not publish any more must not look healthy."""
+    if not reconciling.cancelled() and (error := reconciling.exception()):
+        log.critical("reconciliation failed, so the service ends", exc_info=error)
+        signal.raise_signal(signal.SIGTERM)
 
 
 async def _reconcile_forever(control: Control, etcd: _Etcd) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from meta.coordination.publisher import Publication, Publisher
 from meta.errors import (
+    DatabaseBehindError,
     MetaError,
     PlanExpiredError,
     RescaleInFlightError,
@@ -217,3 +218,14 @@ def test_a_version_carries_what_it_was_planned_on(world: World) -> None:
     assert (third.previous.version, third.previous.mapping) == (2, second.mapping)
     assert [unit.id for unit in third.units] == [1, 4]
     assert set(third.mapping.owners) == {1, 4}
+
+
+def test_a_database_from_an_older_backup_gives_no_published_version_a_second_meaning(world: World) -> None:
+    token = world.plan(1, 2)
+    ahead = Current(5, Phase.SETTLED, digest(b"of a later life"))
+    world.publisher.etcd.put(current_key("flights", world.publisher.root), ahead.encode())
+    with pytest.raises(DatabaseBehindError) as refusal:
+        world.rescales.apply(token)
+    assert (refusal.value.version, refusal.value.published_version) == (1, 5)
+    assert world.current == (1, Phase.SETTLED)
+    assert world.published == (5, Phase.SETTLED)

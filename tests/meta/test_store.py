@@ -185,3 +185,11 @@ def test_a_worker_that_registers_again_is_alive_with_its_new_timeout(database: D
         assert tx.workers.beat("w1", 12)
         assert not tx.workers.beat("w9", 12)
         assert [worker.seen_at_ms for worker in tx.workers.all()] == [12]
+
+
+def test_reading_waits_for_no_writer(database: Database) -> None:
+    with database.transaction() as writing, database.reading() as reading:
+        writing.workers.add("w1", parallelism=1, heartbeat_timeout_ms=None, now_ms=1)
+        assert reading.workers.all() == []
+    with database.reading() as reading:
+        assert [worker.name for worker in reading.workers.all()] == ["w1"]
