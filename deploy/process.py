@@ -17,7 +17,7 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 
 
-class NotReadyError(Exception):
+class NotReady(Exception):
     """The service has not said yet where it is."""
 
 
@@ -87,7 +87,7 @@ class ServiceProcess:
 
     def _wait_ready(self) -> str:
         polling = stamina.retry_context(
-            on=(NotReadyError, httpx.TransportError),
+            on=(NotReady, httpx.TransportError),
             attempts=None,
             timeout=START_TIMEOUT_S,
             wait_initial=0.05,
@@ -107,6 +107,6 @@ class ServiceProcess:
         try:
             url = str(json.loads((self._data_dir / "service.json").read_text())["url"])
         except FileNotFoundError as error:
-            raise NotReadyError from error
+            raise NotReady from error
         httpx.get(f"{url}/v1/health").raise_for_status()
         return url

@@ -15,7 +15,7 @@ class MetaError(Exception):
 
 
 @dataclass(eq=False)
-class WorkerNotFoundError(MetaError):
+class WorkerNotFound(MetaError):
     worker: str
 
     @property
@@ -24,7 +24,7 @@ class WorkerNotFoundError(MetaError):
 
 
 @dataclass(eq=False)
-class WorkerDiffersError(MetaError):
+class WorkerDiffers(MetaError):
     worker: str
     parallelism: int
 
@@ -37,7 +37,7 @@ class WorkerDiffersError(MetaError):
 
 
 @dataclass(eq=False)
-class FragmentNotFoundError(MetaError):
+class FragmentNotFound(MetaError):
     fragment: str
 
     @property
@@ -46,7 +46,7 @@ class FragmentNotFoundError(MetaError):
 
 
 @dataclass(eq=False)
-class FragmentExistsError(MetaError):
+class FragmentExists(MetaError):
     fragment: str
 
     @property
@@ -55,7 +55,7 @@ class FragmentExistsError(MetaError):
 
 
 @dataclass(eq=False)
-class BadFragmentError(MetaError):
+class BadFragment(MetaError):
     """`field` is the request's field that is wrong."""
 
     field: str
@@ -67,7 +67,7 @@ class BadFragmentError(MetaError):
 
 
 @dataclass(eq=False)
-class VersionNotFoundError(MetaError):
+class VersionNotFound(MetaError):
     fragment: str
     version: int
     current_version: int
@@ -78,7 +78,7 @@ class VersionNotFoundError(MetaError):
 
 
 @dataclass(eq=False)
-class VersionNotCurrentError(MetaError):
+class VersionNotCurrent(MetaError):
     fragment: str
     version: int
     current_version: int
@@ -92,7 +92,7 @@ class VersionNotCurrentError(MetaError):
 
 
 @dataclass(eq=False)
-class PlanNotFoundError(MetaError):
+class PlanNotFound(MetaError):
     token: str
 
     @property
@@ -101,7 +101,7 @@ class PlanNotFoundError(MetaError):
 
 
 @dataclass(eq=False)
-class PlanExpiredError(MetaError):
+class PlanExpired(MetaError):
     fragment: str
     token: str
 
@@ -111,7 +111,7 @@ class PlanExpiredError(MetaError):
 
 
 @dataclass(eq=False)
-class StaleBaseError(MetaError):
+class StaleBase(MetaError):
     fragment: str
     base_version: int
     current_version: int
@@ -125,7 +125,7 @@ class StaleBaseError(MetaError):
 
 
 @dataclass(eq=False)
-class RescaleInFlightError(MetaError):
+class RescaleInFlight(MetaError):
     fragment: str
     version: int
     phase: str
@@ -139,7 +139,7 @@ class RescaleInFlightError(MetaError):
 
 
 @dataclass(eq=False)
-class UnitsNotAliveError(MetaError):
+class UnitsNotAlive(MetaError):
     units: list[int]
 
     @property
@@ -151,7 +151,7 @@ class UnitsNotAliveError(MetaError):
 
 
 @dataclass(eq=False)
-class DatabaseBehindError(MetaError):
+class DatabaseBehind(MetaError):
     """etcd has a later version than SQL."""
 
     fragment: str

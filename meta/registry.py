@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from meta.errors import (
-    BadFragmentError,
-    FragmentExistsError,
-    FragmentNotFoundError,
-    WorkerDiffersError,
-    WorkerNotFoundError,
+    BadFragment,
+    FragmentExists,
+    FragmentNotFound,
+    WorkerDiffers,
+    WorkerNotFound,
 )
 from meta.hearing import Hearing
 from meta.lifecycle import Fragment, KeyField, Moment, Worker
@@ -51,13 +51,13 @@ class Registry:
                     name, parallelism=parallelism, heartbeat_timeout_ms=heartbeat_timeout_ms, now_ms=now_ms
                 ), True
             if len(known.unit_ids) != parallelism:
-                raise WorkerDiffersError(name, len(known.unit_ids))
+                raise WorkerDiffers(name, len(known.unit_ids))
             return tx.workers.renew(name, heartbeat_timeout_ms=heartbeat_timeout_ms, now_ms=now_ms), False
 
     def beat(self, worker: str) -> None:
         with self.database.transaction() as tx:
             if not tx.workers.beat(worker, self.hearing.now().now_ms):
-                raise WorkerNotFoundError(worker)
+                raise WorkerNotFound(worker)
 
     def workers(self) -> list[Worker]:
         with self.database.reading() as tx:
@@ -69,7 +69,7 @@ class Registry:
         moment = self.hearing.now()
         with self.database.transaction() as tx:
             if tx.fragments.get(request.name) is not None:
-                raise FragmentExistsError(request.name)
+                raise FragmentExists(request.name)
             units = choose_units(live_units(tx, moment), None, request.parallelism)
             first = MappingVersion(
                 fragment=request.name,
@@ -104,7 +104,7 @@ class Registry:
 def known_fragment(tx: Transaction, name: str) -> Fragment:
     fragment = tx.fragments.get(name)
     if fragment is None:
-        raise FragmentNotFoundError(name)
+        raise FragmentNotFound(name)
     return fragment
 
 
@@ -115,12 +115,12 @@ def live_units(tx: Transaction, moment: Moment) -> tuple[Unit, ...]:
 def _hash_id(request: FragmentRequest) -> str:
     names = [field.name for field in request.distribution_key]
     if len(set(names)) < len(names):
-        raise BadFragmentError("distribution_key", "a column is named twice; name each once")
+        raise BadFragment("distribution_key", "a column is named twice; name each once")
     try:
         check_vnode_count(request.vnode_count)
     except StorageKeyError as error:
-        raise BadFragmentError("vnode_count", str(error)) from error
+        raise BadFragment("vnode_count", str(error)) from error
     try:
         return hash_id([parse_type(field.type) for field in request.distribution_key])
     except StorageKeyError as error:
-        raise BadFragmentError("distribution_key", str(error)) from error
+        raise BadFragment("distribution_key", str(error)) from error

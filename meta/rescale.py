@@ -11,16 +11,16 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
-from meta.coordination.publisher import DigestConflictError, Publication, Publisher
+from meta.coordination.publisher import DigestConflict, Publication, Publisher
 from meta.errors import (
-    DatabaseBehindError,
-    PlanExpiredError,
-    PlanNotFoundError,
-    RescaleInFlightError,
-    StaleBaseError,
-    UnitsNotAliveError,
-    VersionNotCurrentError,
-    VersionNotFoundError,
+    DatabaseBehind,
+    PlanExpired,
+    PlanNotFound,
+    RescaleInFlight,
+    StaleBase,
+    UnitsNotAlive,
+    VersionNotCurrent,
+    VersionNotFound,
 )
 from meta.etcd.errors import EtcdError
 from meta.hearing import Hearing
@@ -107,9 +107,9 @@ class Rescales:
             )
             current = known_fragment(tx, fragment_name).current
             if version > current.version:
-                raise VersionNotFoundError(fragment_name, version, current.version)
+                raise VersionNotFound(fragment_name, version, current.version)
             if version < current.version:
-                raise VersionNotCurrentError(fragment_name, version, current.version)
+                raise VersionNotCurrent(fragment_name, version, current.version)
         if accepted:
             self.publish(fragment_name)
         return current
@@ -121,7 +121,7 @@ class Rescales:
             fragment = known_fragment(tx, subscriber.fragment)
             acknowledged = subscriber.acknowledged_version
             if acknowledged is not None and not 1 <= acknowledged <= fragment.current.version:
-                raise VersionNotFoundError(fragment.name, acknowledged, fragment.current.version)
+                raise VersionNotFound(fragment.name, acknowledged, fragment.current.version)
             saved = tx.subscribers.save(subscriber)
             settled = _settle(tx, fragment, moment)
         if settled:
@@ -208,13 +208,13 @@ class Rescales:
             with self._database.reading() as tx:
                 current = known_fragment(tx, planned.fragment).current
             if published.version > current.version:
-                raise DatabaseBehindError(planned.fragment, current.version, published.version)
+                raise DatabaseBehind(planned.fragment, current.version, published.version)
 
     def _publish(self, fragment_name: str) -> Publication | None:
         fragment, body = self._newest(fragment_name)
         try:
             outcome = self._publisher.publish(fragment_name, fragment.current, body)
-        except (DigestConflictError, MalformedPublication) as error:
+        except (DigestConflict, MalformedPublication) as error:
             log.error("%s: %s", fragment_name, error)
             return None
         # Ahead of what we read may only mean that another thread was quicker.
@@ -241,7 +241,7 @@ def _advance(tx: Transaction, planned: RescalePlan, moment: Moment) -> RescalePl
     new = Current(planned.base.version + 1, Phase.RESCALING, digest(body))
     moves, now_ms = planned.certificate.moves, moment.now_ms
     if not tx.fragments.begin_version(fragment.name, planned.base, new, body, moves=moves, now_ms=now_ms):
-        raise StaleBaseError(fragment.name, planned.base.version, new.version)
+        raise StaleBase(fragment.name, planned.base.version, new.version)
     return _applied(tx, planned, new.version)
 
 
@@ -262,7 +262,7 @@ def _chosen_units(live: Iterable[Unit], base: MappingVersion, goal: Goal) -> tup
     chosen = tuple(unit for unit in live if unit.id in goal.unit_ids)
     missing = goal.unit_ids - {unit.id for unit in chosen}
     if missing:
-        raise UnitsNotAliveError(sorted(missing))
+        raise UnitsNotAlive(sorted(missing))
     return chosen
 
 
@@ -298,7 +298,7 @@ def _stored_plan(
 def _planned(tx: Transaction, token: str) -> RescalePlan:
     found = tx.plans.get(token.partition(".")[0])
     if found is None or found.token != token:
-        raise PlanNotFoundError(token)
+        raise PlanNotFound(token)
     return found
 
 
@@ -310,14 +310,14 @@ def _applied(tx: Transaction, planned: RescalePlan, version: int) -> RescalePlan
 def _check_applicable(tx: Transaction, fragment: Fragment, planned: RescalePlan, moment: Moment) -> None:
     current = fragment.current
     if current.phase is not Phase.SETTLED:
-        raise RescaleInFlightError(fragment.name, current.version, current.phase)
+        raise RescaleInFlight(fragment.name, current.version, current.phase)
     if current.version != planned.base.version:
-        raise StaleBaseError(fragment.name, planned.base.version, current.version)
+        raise StaleBase(fragment.name, planned.base.version, current.version)
     if moment.now_ms >= planned.expires_at_ms:
-        raise PlanExpiredError(fragment.name, planned.token)
+        raise PlanExpired(fragment.name, planned.token)
     lost = {unit.id for unit in planned.units} - {unit.id for unit in live_units(tx, moment)}
     if lost:
-        raise UnitsNotAliveError(sorted(lost))
+        raise UnitsNotAlive(sorted(lost))
 
 
 def _next_body(base: MappingVersion, planned: RescalePlan) -> bytes:
@@ -340,5 +340,5 @@ def _version_body(tx: Transaction, fragment: Fragment, version: int) -> MappingV
 def _body(tx: Transaction, fragment: Fragment, version: int) -> bytes:
     body = tx.fragments.body(fragment.name, version)
     if body is None:
-        raise VersionNotFoundError(fragment.name, version, fragment.current.version)
+        raise VersionNotFound(fragment.name, version, fragment.current.version)
     return body

@@ -9,7 +9,7 @@ import pyarrow as pa
 from xxhash import xxh64_intdigest
 
 from storage_keys.column import encode_canonical
-from storage_keys.errors import MalformedError, StorageKeyError
+from storage_keys.errors import MalformedKey, StorageKeyError
 from storage_keys.hash import SEED
 from storage_keys.key import KeyColumn, KeySchema, check_key_bytes
 from storage_keys.range import table_bytes
@@ -69,7 +69,7 @@ def _heads(schema: KeySchema, arrays: dict[str, pa.Array], row_count: int) -> li
 def _column_of(rows: pa.RecordBatch | pa.Table, column: KeyColumn) -> pa.Array:
     try:
         if rows.schema.names.count(column.name) != 1:
-            raise MalformedError(f"the rows must have it exactly once; they have {rows.schema.names}")
+            raise MalformedKey(f"the rows must have it exactly once; they have {rows.schema.names}")
         return _canonical(column.type, rows.column(column.name))
     except StorageKeyError as error:
         raise error.in_column(column.name) from None
@@ -77,11 +77,11 @@ def _column_of(rows: pa.RecordBatch | pa.Table, column: KeyColumn) -> pa.Array:
 
 def _hash(types: Sequence[KeyType], arrays: Sequence[pa.Array]) -> _U64:
     if not arrays:
-        raise MalformedError("without a column the number of rows is unknown; H of no columns is 42")
+        raise MalformedKey("without a column the number of rows is unknown; H of no columns is 42")
     state = np.full(len(arrays[0]), SEED, dtype=np.uint64)
     for type_, array in zip(types, arrays, strict=True):
         if len(array) != len(state):
-            raise MalformedError(f"columns of {len(state)} and of {len(array)} rows do not make a table")
+            raise MalformedKey(f"columns of {len(state)} and of {len(array)} rows do not make a table")
         state = _chain(_canonical(type_, array), state)
     return state
 
@@ -144,7 +144,7 @@ def _canonical(type_: KeyType, array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if not _fits(type_, array.type):
-        raise MalformedError(f"an Arrow column of {array.type} is no {type_.sql_name}; cast it first")
+        raise MalformedKey(f"an Arrow column of {array.type} is no {type_.sql_name}; cast it first")
     try:
         if isinstance(type_, Timestamp):
             # By way of microseconds, since other units would keep their own counts.
@@ -153,7 +153,7 @@ def _canonical(type_: KeyType, array: pa.Array) -> pa.Array:
             array = array.cast(pa.int32())
         return array.cast(pa.large_binary() if isinstance(type_, String | Binary) else pa.int64())
     except pa.ArrowInvalid as error:
-        raise MalformedError(f"the Arrow column is no {type_.sql_name}: {error}") from None
+        raise MalformedKey(f"the Arrow column is no {type_.sql_name}: {error}") from None
 
 
 def _fits(type_: KeyType, arrow: pa.DataType) -> bool:

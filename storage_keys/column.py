@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from storage_keys.errors import MalformedError, TrailingBytesError, TruncatedError, UnknownTagError
+from storage_keys.errors import MalformedKey, TrailingBytes, Truncated, UnknownTag
 from storage_keys.types import Binary, Boolean, Date, Integer, KeyType, String, Timestamp
 from storage_keys.value import Canonical, Value, canonical, restore
 
@@ -53,11 +53,11 @@ def decode_column(type_: KeyType, data: bytes, order: Order = ASCENDING) -> tupl
     """The value of the column at the start of `data`, and how many bytes it takes there."""
     value_tag, null_tag = order.tags
     if not data:
-        raise TruncatedError(1, 0)
+        raise Truncated(1, 0)
     if data[0] == null_tag:
         return None, 1
     if data[0] != value_tag:
-        raise UnknownTagError(data[0], value_tag, null_tag)
+        raise UnknownTag(data[0], value_tag, null_tag)
     payload = data[1:].translate(_FLIPPED) if order.descending else data[1:]
     value, used = _decode_payload(type_, payload)
     return restore(type_, value), 1 + used
@@ -67,7 +67,7 @@ def decode_whole(type_: KeyType, data: bytes, order: Order = ASCENDING) -> Value
     """The value of a column that is all of `data`."""
     value, used = decode_column(type_, data, order)
     if used < len(data):
-        raise TrailingBytesError(used, len(data))
+        raise TrailingBytes(used, len(data))
     return value
 
 
@@ -86,12 +86,12 @@ def _decode_payload(type_: KeyType, data: bytes) -> tuple[Canonical, int]:
         return _decode_groups(data)
     width = _integer_width(type_)
     if len(data) < width:
-        raise TruncatedError(1 + width, 1 + len(data))
+        raise Truncated(1 + width, 1 + len(data))
     unsigned = int.from_bytes(data[:width], "big")
     if not isinstance(type_, Boolean):
         return unsigned - (1 << (8 * width - 1)), width
     if unsigned > 1:
-        raise MalformedError(f"a boolean is 00 or 01, not {unsigned:02x}; check the column's type and order")
+        raise MalformedKey(f"a boolean is 00 or 01, not {unsigned:02x}; check the column's type and order")
     return unsigned, width
 
 
@@ -123,11 +123,11 @@ def _encode_groups(data: bytes) -> bytes:
 
 def _decode_groups(data: bytes) -> tuple[bytes, int]:
     if not data:
-        raise TruncatedError(2, 1)
+        raise Truncated(2, 1)
     if data[0] == 0:
         return b"", 1
     if data[0] != 1:
-        raise MalformedError(
+        raise MalformedKey(
             f"a string or binary starts with 00 or 01, not {data[0]:02x}; check type and order"
         )
     parts = []
@@ -135,11 +135,11 @@ def _decode_groups(data: bytes) -> tuple[bytes, int]:
     while True:
         group, position = data[position : position + _GROUP + 1], position + _GROUP + 1
         if len(group) <= _GROUP:
-            raise TruncatedError(1 + position, 1 + len(data))
+            raise Truncated(1 + position, 1 + len(data))
         marker = group[_GROUP]
         # Anything but zeros in the padding would give one value two encodings.
         if not 1 <= marker <= _MORE or any(group[marker:_GROUP]):
-            raise MalformedError(
+            raise MalformedKey(
                 f"no group of 8 bytes and a marker ends at byte {position}; check type and order"
             )
         parts.append(group[: min(marker, _GROUP)])

@@ -4,28 +4,28 @@ from collections.abc import Mapping
 from typing import Literal
 
 from storage_keys.column import Order
-from storage_keys.errors import MalformedError, shown
+from storage_keys.errors import MalformedKey, shown
 
 Document = Mapping[str, object]
 
 
 def as_document(found: object, what: str = "the document") -> Document:
     if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
-        raise MalformedError(f"{what} must be a JSON object, not {shown(found)}")
+        raise MalformedKey(f"{what} must be a JSON object, not {shown(found)}")
     return found
 
 
 def field(document: Document, name: str) -> object:
     """The field as it is; null is a value, a missing field is refused."""
     if name not in document:
-        raise MalformedError(f"the field {name!r} is missing")
+        raise MalformedKey(f"the field {name!r} is missing")
     return document[name]
 
 
 def text(document: Document, name: str) -> str:
     found = field(document, name)
     if not isinstance(found, str):
-        raise MalformedError(f"the field {name!r} must be a string, not {shown(found)}")
+        raise MalformedKey(f"the field {name!r} must be a string, not {shown(found)}")
     return found
 
 
@@ -35,14 +35,14 @@ def integer(document: Document, name: str) -> int:
 
 def as_integer(found: object, what: str) -> int:
     if isinstance(found, bool) or not isinstance(found, int):
-        raise MalformedError(f"{what} must be an integer, not {shown(found)}")
+        raise MalformedKey(f"{what} must be an integer, not {shown(found)}")
     return found
 
 
 def items(document: Document, name: str) -> list[object]:
     found = field(document, name)
     if not isinstance(found, list):
-        raise MalformedError(f"the field {name!r} must be an array, not {shown(found)}")
+        raise MalformedKey(f"the field {name!r} must be an array, not {shown(found)}")
     return found
 
 
@@ -50,7 +50,7 @@ def order(document: Document) -> Order:
     """The order in `descending` and `nulls`, which may both be left out."""
     descending = document.get("descending", False)
     if not isinstance(descending, bool):
-        raise MalformedError(f"the field 'descending' must be true or false, not {shown(descending)}")
+        raise MalformedKey(f"the field 'descending' must be true or false, not {shown(descending)}")
     return Order(descending, _nulls(document.get("nulls")))
 
 
@@ -58,4 +58,4 @@ def _nulls(found: object) -> Literal["first", "last"] | None:
     match found:
         case None | "first" | "last":
             return found
-    raise MalformedError(f'the field \'nulls\' must be "first" or "last", not {shown(found)}')
+    raise MalformedKey(f'the field \'nulls\' must be "first" or "last", not {shown(found)}')

@@ -24,7 +24,7 @@ class StorageKeyError(ValueError):
         return self.detail if self.column is None else f"column {self.column!r}: {self.detail}"
 
 
-class UnsupportedTypeError(StorageKeyError):
+class UnsupportedType(StorageKeyError):
     """A type that has no place in a storage key, or none yet."""
 
     name = "unsupported-type"
@@ -39,7 +39,7 @@ class UnsupportedTypeError(StorageKeyError):
         return f"type {shown(self.type_name)} cannot be part of a storage key; use {', '.join(self.accepted)}"
 
 
-class ValueOutOfRangeError(StorageKeyError):
+class ValueOutOfRange(StorageKeyError):
     """An integer outside of `low..high`, both inclusive."""
 
     name = "value-out-of-range"
@@ -56,7 +56,7 @@ class ValueOutOfRangeError(StorageKeyError):
         return f"{self.what} must be in {self.low}..{self.high}, not {shown(self.value)}"
 
 
-class BadVnodeCountError(StorageKeyError):
+class BadVnodeCount(StorageKeyError):
     """A vnode count under which vnodes would be of unlike size, or none at all."""
 
     name = "bad-vnode-count"
@@ -70,7 +70,7 @@ class BadVnodeCountError(StorageKeyError):
         return f"use 1 to 4096 vnodes, or a power of two up to 65536, not {shown(self.vnode_count)}"
 
 
-class MalformedError(StorageKeyError):
+class MalformedKey(StorageKeyError):
     """Bytes, a value or a document that is not of the agreed form."""
 
     name = "malformed"
@@ -84,7 +84,7 @@ class MalformedError(StorageKeyError):
         return self.problem
 
 
-class TruncatedError(StorageKeyError):
+class Truncated(StorageKeyError):
     """Key bytes that end within a column."""
 
     name = "truncated"
@@ -101,7 +101,7 @@ class TruncatedError(StorageKeyError):
         )
 
 
-class TrailingBytesError(StorageKeyError):
+class TrailingBytes(StorageKeyError):
     """Bytes after the end of the only column."""
 
     name = "trailing-bytes"
@@ -116,7 +116,7 @@ class TrailingBytesError(StorageKeyError):
         return f"the column ends after {self.used} of {self.total} bytes; cut the rest off or decode it too"
 
 
-class UnknownTagError(StorageKeyError):
+class UnknownTag(StorageKeyError):
     """A column's first byte that is neither its value tag nor its NULL tag."""
 
     name = "unknown-tag"
@@ -135,7 +135,7 @@ class UnknownTagError(StorageKeyError):
         )
 
 
-class SchemaMismatchError(StorageKeyError):
+class SchemaMismatch(StorageKeyError):
     """Two sides that would not agree on the bytes of a key."""
 
     name = "schema-mismatch"

@@ -9,10 +9,10 @@ from typing import Final
 from storage_keys import document as documents
 from storage_keys.column import ASCENDING, Order, encode_canonical
 from storage_keys.errors import (
-    MalformedError,
-    SchemaMismatchError,
+    MalformedKey,
+    SchemaMismatch,
     StorageKeyError,
-    ValueOutOfRangeError,
+    ValueOutOfRange,
     shown,
 )
 from storage_keys.hash import hash_canonical, hash_id
@@ -52,7 +52,7 @@ class KeySchema:
         for name in self.distribution:
             if name not in names:
                 known = ", ".join(names)
-                raise MalformedError(f"distribution column {name!r} is not in the key; use some of: {known}")
+                raise MalformedKey(f"distribution column {name!r} is not in the key; use some of: {known}")
 
     @property
     def distribution_types(self) -> tuple[KeyType, ...]:
@@ -79,11 +79,9 @@ class KeySchema:
     def require_same(self, other: "KeySchema") -> None:
         """Refuse to go on unless `other` gives every row the same key."""
         if self.hash_id != other.hash_id:
-            raise SchemaMismatchError("the hash id", self.hash_id, other.hash_id)
+            raise SchemaMismatch("the hash id", self.hash_id, other.hash_id)
         if self != other:
-            raise SchemaMismatchError(
-                "the key schema", json.dumps(self.to_json()), json.dumps(other.to_json())
-            )
+            raise SchemaMismatch("the key schema", json.dumps(self.to_json()), json.dumps(other.to_json()))
 
     def to_json(self) -> dict[str, object]:
         """The schema as part of a table's metadata."""
@@ -109,20 +107,20 @@ class KeySchema:
         found = documents.as_document(document, "the key schema")
         version = documents.integer(found, "format")
         if version != FORMAT_VERSION:
-            raise SchemaMismatchError("the key format", str(FORMAT_VERSION), shown(version))
+            raise SchemaMismatch("the key format", str(FORMAT_VERSION), shown(version))
         columns = tuple(_column(column) for column in documents.items(found, "columns"))
         distribution = tuple(_name(name) for name in documents.items(found, "distribution"))
         schema = cls(documents.integer(found, "table_id"), columns, distribution)
         stored = documents.text(found, "hash_id")
         if schema.hash_id != stored:
-            raise SchemaMismatchError("the hash id", schema.hash_id, stored)
+            raise SchemaMismatch("the hash id", schema.hash_id, stored)
         return schema
 
     def _canonical_row(self, row: Mapping[str, object]) -> dict[str, Canonical | None]:
         values: dict[str, Canonical | None] = {}
         for column in self.columns:
             if column.name not in row:
-                raise MalformedError("the row does not have it; pass None for NULL").in_column(column.name)
+                raise MalformedKey("the row does not have it; pass None for NULL").in_column(column.name)
             value = row[column.name]
             try:
                 values[column.name] = None if value is None else canonical(column.type, value)
@@ -137,13 +135,13 @@ class KeySchema:
 def check_key_bytes(length: int) -> None:
     """Refuse a key that is longer than 65,535 bytes."""
     if length > KEY_BYTES_MAX:
-        raise ValueOutOfRangeError("the length of a storage key in bytes", length, 0, KEY_BYTES_MAX)
+        raise ValueOutOfRange("the length of a storage key in bytes", length, 0, KEY_BYTES_MAX)
 
 
 def _refuse_repeated(names: tuple[str, ...], what: str) -> None:
     for name, times in Counter(names).items():
         if times > 1:
-            raise MalformedError(f"{name!r} is {what} {times} times; name it once")
+            raise MalformedKey(f"{name!r} is {what} {times} times; name it once")
 
 
 def _column(found: object) -> KeyColumn:
@@ -157,5 +155,5 @@ def _column(found: object) -> KeyColumn:
 
 def _name(found: object) -> str:
     if not isinstance(found, str):
-        raise MalformedError(f"a distribution column must be a column name, not {shown(found)}")
+        raise MalformedKey(f"a distribution column must be a column name, not {shown(found)}")
     return found

@@ -8,7 +8,7 @@ from typing import Final
 
 from storage_keys.column import decode_whole, encode_column
 from storage_keys.document import Document, as_document, as_integer, field, integer, items, order, text
-from storage_keys.errors import MalformedError, StorageKeyError, shown
+from storage_keys.errors import MalformedKey, StorageKeyError, shown
 from storage_keys.hash import hash_row
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.range import KeyRange, table_range, vnode_range
@@ -77,7 +77,7 @@ def _key_range(found: Document) -> KeyRange:
     table_id = integer(found, "table_id")
     if "vnode" in found:
         if "first" in found or "last" in found:
-            raise MalformedError("pass either 'vnode' or 'first' and 'last', not both")
+            raise MalformedKey("pass either 'vnode' or 'first' and 'last', not both")
         only = integer(found, "vnode")
         return vnode_range(table_id, only, only, _vnode_count(found))
     if "first" in found or "last" in found:
@@ -103,7 +103,7 @@ def _columns(found: Document) -> tuple[tuple[KeyColumn, ...], dict[str, object]]
 def _name_of(position: object, columns: tuple[KeyColumn, ...]) -> str:
     found = as_integer(position, "a distribution column")
     if not 0 <= found < len(columns):
-        raise MalformedError(f"distribution column {shown(found)} is none of the {len(columns)} columns")
+        raise MalformedKey(f"distribution column {shown(found)} is none of the {len(columns)} columns")
     return columns[found].name
 
 
@@ -138,11 +138,11 @@ def _date(written: str) -> datetime.date:
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", written):
         with contextlib.suppress(ValueError):
             return datetime.date.fromisoformat(written)
-    raise MalformedError(f"{shown(written)} is no date; write it as 2013-01-31")
+    raise MalformedKey(f"{shown(written)} is no date; write it as 2013-01-31")
 
 
 def _bytes(digits: str) -> bytes:
     # fromhex() skips spaces.
     if not re.fullmatch(r"(?:[0-9a-fA-F]{2})*", digits):
-        raise MalformedError(f"{shown(digits)} is no hexadecimal text; write two digits for each byte")
+        raise MalformedKey(f"{shown(digits)} is no hexadecimal text; write two digits for each byte")
     return bytes.fromhex(digits)

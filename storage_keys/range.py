@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from storage_keys.errors import ValueOutOfRangeError
+from storage_keys.errors import ValueOutOfRange
 from storage_keys.vnode import prefixes_of
 
 _TABLE_ID_MAX: Final = (1 << 32) - 1
@@ -42,7 +42,7 @@ def vnode_range(table_id: int, first: int, last: int, vnode_count: int) -> KeyRa
 def table_bytes(table_id: int) -> bytes:
     """The first 4 bytes of a table's keys."""
     if not 0 <= table_id <= _TABLE_ID_MAX:
-        raise ValueOutOfRangeError("a table id", table_id, 0, _TABLE_ID_MAX)
+        raise ValueOutOfRange("a table id", table_id, 0, _TABLE_ID_MAX)
     return table_id.to_bytes(4, "big")
 
 

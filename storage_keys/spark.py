@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from storage_keys.errors import MalformedError, UnsupportedTypeError
+from storage_keys.errors import MalformedKey, UnsupportedType
 from storage_keys.hash import SEED
 from storage_keys.types import (
     BIGINT,
@@ -87,11 +87,11 @@ def _canonical(type_: KeyType, column: Column) -> Column:
 def _type_of(schema: spark_types.StructType, name: str) -> KeyType:
     if schema.names.count(name) != 1:
         known = ", ".join(schema.names)
-        raise MalformedError(f"the DataFrame must have it exactly once; its columns are {known}").in_column(
+        raise MalformedKey(f"the DataFrame must have it exactly once; its columns are {known}").in_column(
             name
         )
     data_type = schema[name].dataType
     found = _KEY_TYPES.get(data_type)
     if found is None:
-        raise UnsupportedTypeError(data_type.simpleString(), TYPE_NAMES).in_column(name)
+        raise UnsupportedType(data_type.simpleString(), TYPE_NAMES).in_column(name)
     return found

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from storage_keys.errors import UnsupportedTypeError
+from storage_keys.errors import UnsupportedType
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,5 +96,5 @@ def parse_type(name: str) -> KeyType:
     """The type of a Spark SQL name, in any case ("bigint", "BIGINT", "long")."""
     found = _BY_NAME.get(name.strip().lower())
     if found is None:
-        raise UnsupportedTypeError(name, TYPE_NAMES)
+        raise UnsupportedType(name, TYPE_NAMES)
     return found

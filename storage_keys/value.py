@@ -3,7 +3,7 @@
 import datetime
 from typing import Final
 
-from storage_keys.errors import MalformedError, ValueOutOfRangeError, shown
+from storage_keys.errors import MalformedKey, ValueOutOfRange, shown
 from storage_keys.types import Binary, Boolean, Date, Integer, KeyType, String, Timestamp
 
 Value = bool | int | datetime.date | str | bytes
@@ -30,7 +30,7 @@ def canonical(type_: KeyType, value: object) -> Canonical:
             return _utf8(value)
         case Binary(), bytes() | bytearray():
             return bytes(value)
-    raise MalformedError(f"{shown(value)} is no value of type {type_.sql_name}; pass {_WANTED[type(type_)]}")
+    raise MalformedKey(f"{shown(value)} is no value of type {type_.sql_name}; pass {_WANTED[type(type_)]}")
 
 
 def restore(type_: KeyType, value: Canonical) -> Value:
@@ -43,7 +43,7 @@ def restore(type_: KeyType, value: Canonical) -> Value:
         case Date(), int():
             if not _FIRST_DAY <= value <= _LAST_DAY:
                 # Spark holds such days, Python's date does not.
-                raise ValueOutOfRangeError("a date, in days since 1970-01-01,", value, _FIRST_DAY, _LAST_DAY)
+                raise ValueOutOfRange("a date, in days since 1970-01-01,", value, _FIRST_DAY, _LAST_DAY)
             return datetime.date.fromordinal(value + _EPOCH_ORDINAL)
         case String(), bytes():
             return _text(value)
@@ -56,7 +56,7 @@ def _bounded(type_: Integer | Timestamp, value: int) -> int:
     width = type_.width if isinstance(type_, Integer) else 8
     high = (1 << (8 * width - 1)) - 1
     if not -high - 1 <= value <= high:
-        raise ValueOutOfRangeError(f"a {type_.sql_name}", value, -high - 1, high)
+        raise ValueOutOfRange(f"a {type_.sql_name}", value, -high - 1, high)
     return value
 
 
@@ -67,7 +67,7 @@ def _utf8(text: str) -> bytes:
         problem = (
             f"the string has a lone surrogate at index {error.start}, which UTF-8 cannot hold; remove it"
         )
-        raise MalformedError(problem) from None
+        raise MalformedKey(problem) from None
 
 
 def _text(data: bytes) -> str:
@@ -75,7 +75,7 @@ def _text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         problem = f"the string is not UTF-8 from byte {error.start} on; was it written as binary?"
-        raise MalformedError(problem) from None
+        raise MalformedKey(problem) from None
 
 
 _WANTED: Final[dict[type[KeyType], str]] = {

@@ -6,7 +6,7 @@ prefixes, so a count changes without rewriting a key.
 
 from typing import Final
 
-from storage_keys.errors import BadVnodeCountError, MalformedError, ValueOutOfRangeError
+from storage_keys.errors import BadVnodeCount, MalformedKey, ValueOutOfRange
 
 PREFIX_BITS: Final = 16
 PREFIX_COUNT: Final = 1 << PREFIX_BITS
@@ -20,7 +20,7 @@ def check_vnode_count(vnode_count: int) -> None:
     power_of_two = vnode_count & (vnode_count - 1) == 0
     # Above 4,096 other counts are lumpy: 40,000 vnodes would share 65,536 prefixes as ones and twos.
     if not 1 <= vnode_count <= (PREFIX_COUNT if power_of_two else _UNEVEN_COUNT_MAX):
-        raise BadVnodeCountError(vnode_count)
+        raise BadVnodeCount(vnode_count)
 
 
 def prefix_of(hash_: int) -> int:
@@ -38,9 +38,9 @@ def prefixes_of(first_vnode: int, last_vnode: int, vnode_count: int) -> tuple[in
     check_vnode_count(vnode_count)
     for vnode in (first_vnode, last_vnode):
         if not 0 <= vnode < vnode_count:
-            raise ValueOutOfRangeError("a vnode", vnode, 0, vnode_count - 1)
+            raise ValueOutOfRange("a vnode", vnode, 0, vnode_count - 1)
     if first_vnode > last_vnode:
-        raise MalformedError(f"a run of vnodes cannot go from {first_vnode} down to {last_vnode}; swap them")
+        raise MalformedKey(f"a run of vnodes cannot go from {first_vnode} down to {last_vnode}; swap them")
     return _first_prefix(first_vnode, vnode_count), _first_prefix(last_vnode + 1, vnode_count) - 1
 
 

@@ -15,19 +15,19 @@ from meta import errors
 from meta.mapping.errors import PlanError
 
 STATUS: dict[type[Exception], HTTPStatus] = {
-    errors.WorkerNotFoundError: HTTPStatus.NOT_FOUND,
-    errors.WorkerDiffersError: HTTPStatus.CONFLICT,
-    errors.FragmentNotFoundError: HTTPStatus.NOT_FOUND,
-    errors.FragmentExistsError: HTTPStatus.CONFLICT,
-    errors.BadFragmentError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.VersionNotFoundError: HTTPStatus.NOT_FOUND,
-    errors.VersionNotCurrentError: HTTPStatus.CONFLICT,
-    errors.PlanNotFoundError: HTTPStatus.NOT_FOUND,
-    errors.PlanExpiredError: HTTPStatus.CONFLICT,
-    errors.StaleBaseError: HTTPStatus.CONFLICT,
-    errors.RescaleInFlightError: HTTPStatus.CONFLICT,
-    errors.UnitsNotAliveError: HTTPStatus.CONFLICT,
-    errors.DatabaseBehindError: HTTPStatus.CONFLICT,
+    errors.WorkerNotFound: HTTPStatus.NOT_FOUND,
+    errors.WorkerDiffers: HTTPStatus.CONFLICT,
+    errors.FragmentNotFound: HTTPStatus.NOT_FOUND,
+    errors.FragmentExists: HTTPStatus.CONFLICT,
+    errors.BadFragment: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.VersionNotFound: HTTPStatus.NOT_FOUND,
+    errors.VersionNotCurrent: HTTPStatus.CONFLICT,
+    errors.PlanNotFound: HTTPStatus.NOT_FOUND,
+    errors.PlanExpired: HTTPStatus.CONFLICT,
+    errors.StaleBase: HTTPStatus.CONFLICT,
+    errors.RescaleInFlight: HTTPStatus.CONFLICT,
+    errors.UnitsNotAlive: HTTPStatus.CONFLICT,
+    errors.DatabaseBehind: HTTPStatus.CONFLICT,
 }
 
 MEDIA_TYPE = "application/problem+json"
@@ -47,7 +47,7 @@ def problem(
 
 
 def kind_of(error: type[Exception]) -> str:
-    """`StaleBaseError` -> `stale-base`."""
+    """`StaleBase` -> `stale-base`."""
     name = error.__name__.removesuffix("Error")
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
 

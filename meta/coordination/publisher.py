@@ -19,7 +19,7 @@ class Publication(Enum):
 
 
 @dataclass
-class DigestConflictError(Exception):
+class DigestConflict(Exception):
     """etcd holds other bytes for this version than SQL: two histories, and no way to know the right one."""
 
     fragment: str
@@ -43,7 +43,7 @@ class Publisher:
     def publish(self, fragment: str, current: Current, body: bytes) -> Publication:
         """Writes `versions/{n}` and `current` unless etcd is there already.
 
-        Raises etcd's `EtcdError` family, `DigestConflictError`, and `MalformedPublication` for foreign bytes.
+        Raises etcd's `EtcdError` family, `DigestConflict`, and `MalformedPublication` for foreign bytes.
         """
         while True:
             outcome = self._try_publish(fragment, current, body)
@@ -63,10 +63,10 @@ class Publisher:
         head = self.etcd.get(head_key)
         stored = self.etcd.get(body_key)
         if stored is not None and stored.value != body:
-            raise DigestConflictError(fragment, current.version, digest(stored.value), current.digest)
+            raise DigestConflict(fragment, current.version, digest(stored.value), current.digest)
         published = Current.decode(head.value) if head is not None else None
         if published is not None and current.contradicts(published):
-            raise DigestConflictError(fragment, current.version, published.digest, current.digest)
+            raise DigestConflict(fragment, current.version, published.digest, current.digest)
         if published is not None and published.version > current.version:
             return Publication.AHEAD
         newest = current if current.supersedes(published) else published

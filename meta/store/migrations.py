@@ -15,7 +15,7 @@ _INSTALLED = Path(__file__).parent / "alembic"
 _CHECKOUT = Path(__file__).parents[2] / "alembic"
 
 
-class DatabaseFromTheFutureError(Exception):
+class DatabaseFromTheFuture(Exception):
     """The database was written by a newer vnodemap."""
 
     def __init__(self, found: tuple[str, ...], known: str) -> None:
@@ -43,7 +43,7 @@ def upgrade(engine: sa.Engine) -> None:
         known = {revision.revision for revision in script.walk_revisions()}
         newest = script.get_current_head() or "none"
         if not known.issuperset(found):
-            raise DatabaseFromTheFutureError(found, newest)
+            raise DatabaseFromTheFuture(found, newest)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
     if found != (newest,):

@@ -19,7 +19,7 @@ Units = Annotated[str | None, typer.Option(help="Exactly these units, for exampl
 TimeoutS = Annotated[float, typer.Option("--timeout", min=0.1, help="Wait so many seconds until it settles.")]
 
 
-class _NotSettledError(Exception):
+class _NotSettled(Exception):
     """The version is still under way."""
 
 
@@ -115,7 +115,7 @@ def wait_until_settled(api: Service, fragment: str, version: int, timeout_s: flo
     """Shows who acknowledged meanwhile. Raises `ServiceError` with those it waits for after `timeout_s`."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     polling = stamina.retry_context(
-        on=_NotSettledError,
+        on=_NotSettled,
         attempts=None,
         timeout=timeout_s,
         wait_initial=POLL_S,
@@ -133,8 +133,8 @@ def wait_until_settled(api: Service, fragment: str, version: int, timeout_s: flo
                     total = progress["acknowledged"] + len(progress["waiting_for"])
                     bar.update(task, completed=progress["acknowledged"], total=total)
                     if progress["version"] == version and progress["phase"] != "settled":
-                        raise _NotSettledError
-    except _NotSettledError:
+                        raise _NotSettled
+    except _NotSettled:
         raise ServiceError(
             f"version {version} has not settled within {timeout_s:g} s, it waits for {late or 'nobody'}; it goes on by "
             f"itself; `vnodectl fragment show {fragment}` shows how far it is"

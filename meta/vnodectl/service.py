@@ -26,7 +26,7 @@ from meta.mapping.publication import DEFAULT_ROOT
 from meta.registry import Registry
 from meta.rescale import Rescales
 from meta.store.database import Database
-from meta.store.migrations import DatabaseFromTheFutureError, upgrade
+from meta.store.migrations import DatabaseFromTheFuture, upgrade
 from meta.vnodectl.session import ServeError, out
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def _database(url: str) -> Iterator[Database]:
     try:
         upgrade(database.engine)
         yield database
-    except DatabaseFromTheFutureError as error:
+    except DatabaseFromTheFuture as error:
         raise ServeError(str(error)) from error
     except sa.exc.DBAPIError as error:
         # `engine.url` hides the password.

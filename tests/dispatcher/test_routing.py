@@ -13,7 +13,7 @@ from meta.mapping.errors import Malformed
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import MappingVersion
 from meta.mapping.unit import Unit
-from storage_keys.errors import MalformedError, UnsupportedTypeError
+from storage_keys.errors import MalformedKey, UnsupportedType
 from storage_keys.hash import hash_id, hash_row
 from storage_keys.types import BIGINT, INT, STRING, KeyType
 from storage_keys.vnode import prefix_of, vnode_of
@@ -151,11 +151,11 @@ def test_missing_and_unusable_key_columns_are_refused_by_name(
     spark: SparkSession, flights: DataFrame
 ) -> None:
     version = version_of(mapping_of([0, 1], 8), STRING)
-    with pytest.raises(MalformedError, match="'tail'"):
+    with pytest.raises(MalformedKey, match="'tail'"):
         route(flights, version, ["tail"])
     strange = spark.sql("select map('a', 1) as m, array(1) as a, 'x' collate UTF8_LCASE as s")
     for name in strange.columns:
-        with pytest.raises(UnsupportedTypeError, match=f"'{name}'"):
+        with pytest.raises(UnsupportedType, match=f"'{name}'"):
             route(strange, version, [name])
 
 

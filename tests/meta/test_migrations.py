@@ -20,7 +20,7 @@ from alembic import command
 from alembic.config import Config
 
 from meta.store.database import Database, open_engine
-from meta.store.migrations import DatabaseFromTheFutureError, alembic_config, upgrade
+from meta.store.migrations import DatabaseFromTheFuture, alembic_config, upgrade
 from meta.store.tables import metadata
 
 REPOSITORY = Path(__file__).parents[2]
@@ -84,7 +84,7 @@ def test_a_database_from_the_future_is_refused_and_left_as_it_is(
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
         connection.exec_driver_sql("CREATE TABLE of_tomorrow (id INTEGER)")
     written = dump(database_file)
-    with pytest.raises(DatabaseFromTheFutureError, match=r"9999.*0001") as caught:
+    with pytest.raises(DatabaseFromTheFuture, match=r"9999.*0001") as caught:
         upgrade(engine)
     assert caught.value.found == ("9999",)
     assert dump(database_file) == written

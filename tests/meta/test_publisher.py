@@ -8,7 +8,7 @@ from threading import Barrier
 import pytest
 
 from meta.coordination.embedded import EmbeddedEtcd
-from meta.coordination.publisher import DigestConflictError, Publication, Publisher
+from meta.coordination.publisher import DigestConflict, Publication, Publisher
 from meta.etcd.client import EtcdClient
 from meta.etcd.values import KeyValue, Snapshot
 from meta.mapping.errors import MalformedPublication
@@ -85,7 +85,7 @@ def test_two_histories_are_told_by_both_digests_and_nothing_changes(publisher: P
     publish(publisher, 1)
     written = everything(publisher)
     other = b"another body of version 1"
-    with pytest.raises(DigestConflictError) as caught:
+    with pytest.raises(DigestConflict) as caught:
         publisher.publish("flights", Current(1, Phase.SETTLED, digest(other)), other)
     assert digest(other) in str(caught.value)
     assert digest(body_of(1)) in str(caught.value)
@@ -97,14 +97,14 @@ def test_two_histories_are_told_also_where_the_body_is_gone(publisher: Publisher
     publish(publisher, 1)
     publisher.etcd.delete(version_key("flights", 1, publisher.root))
     other = b"another body of version 1"
-    with pytest.raises(DigestConflictError, match=digest(body_of(1))):
+    with pytest.raises(DigestConflict, match=digest(body_of(1))):
         publisher.publish("flights", Current(1, Phase.SETTLED, digest(other)), other)
     assert body_in_etcd(publisher, 1) is None
 
 
 def test_a_body_of_an_old_conflict_stops_even_a_later_phase(publisher: Publisher) -> None:
     publisher.etcd.put(version_key("flights", 2, publisher.root), b"of somebody else")
-    with pytest.raises(DigestConflictError):
+    with pytest.raises(DigestConflict):
         publish(publisher, 2, Phase.RESCALING)
     assert published(publisher) is None
 

@@ -9,12 +9,12 @@ import pytest
 
 from meta.coordination.publisher import Publication, Publisher
 from meta.errors import (
-    DatabaseBehindError,
+    DatabaseBehind,
     MetaError,
-    PlanExpiredError,
-    RescaleInFlightError,
-    StaleBaseError,
-    UnitsNotAliveError,
+    PlanExpired,
+    RescaleInFlight,
+    StaleBase,
+    UnitsNotAlive,
 )
 from meta.etcd.client import EtcdClient
 from meta.hearing import Hearing
@@ -85,7 +85,7 @@ def test_a_plan_expires(world: World) -> None:
     world.now_ms += PLAN_LIFETIME_MS - 1
     other = world.plan(1, 2, 3, 4)
     world.now_ms += 1
-    with pytest.raises(PlanExpiredError, match="plan again"):
+    with pytest.raises(PlanExpired, match="plan again"):
         world.rescales.apply(token)
     assert world.current == (1, Phase.SETTLED)
     assert world.rescales.apply(other).applied_version == 2
@@ -108,7 +108,7 @@ def test_of_many_plans_applied_at_once_exactly_one_wins(world: World) -> None:
         ready.wait()
         try:
             return world.rescales.apply(token).applied_version or 0
-        except (StaleBaseError, RescaleInFlightError) as error:
+        except (StaleBase, RescaleInFlight) as error:
             return type(error)
 
     with ThreadPoolExecutor(len(tokens)) as threads:
@@ -116,7 +116,7 @@ def test_of_many_plans_applied_at_once_exactly_one_wins(world: World) -> None:
     winners = {token for token, answer in zip(tokens, answers, strict=True) if answer == 2}
     assert len(winners) == 1
     assert all(
-        answer == (2 if token in winners else StaleBaseError)
+        answer == (2 if token in winners else StaleBase)
         for token, answer in zip(tokens, answers, strict=True)
     )
     assert [version.body.version for version in world.rescales.history("flights")] == [1, 2]
@@ -164,7 +164,7 @@ def test_after_the_service_was_down_the_workers_are_not_known_dead(world: World)
     world.pass_time(29_000)
     world.registry.beat("w1")
     world.pass_time(1_000)
-    with pytest.raises(UnitsNotAliveError, match="units 3, 4"):
+    with pytest.raises(UnitsNotAlive, match="units 3, 4"):
         world.rescales.apply(token)
     with pytest.raises(NotEnoughUnits, match="ask for at most 2"):
         world.rescales.plan("flights", Goal(parallelism=3))
@@ -224,7 +224,7 @@ def test_a_database_from_an_older_backup_gives_no_published_version_a_second_mea
     token = world.plan(1, 2)
     ahead = Current(5, Phase.SETTLED, digest(b"of a later life"))
     world.publisher.etcd.put(current_key("flights", world.publisher.root), ahead.encode())
-    with pytest.raises(DatabaseBehindError) as refusal:
+    with pytest.raises(DatabaseBehind) as refusal:
         world.rescales.apply(token)
     assert (refusal.value.version, refusal.value.published_version) == (1, 5)
     assert world.current == (1, Phase.SETTLED)

@@ -13,7 +13,7 @@ from pyspark.sql import types as spark_types
 
 from storage_keys import arrow
 from storage_keys import spark as native
-from storage_keys.errors import MalformedError, UnsupportedTypeError
+from storage_keys.errors import MalformedKey, UnsupportedType
 from storage_keys.hash import hash_row
 from storage_keys.types import (
     BIGINT,
@@ -188,7 +188,7 @@ def test_spark_types_without_a_place_in_a_key_are_refused_by_column_name() -> No
     }
     schema = spark_types.StructType([spark_types.StructField(name, type_) for name, type_ in refused.items()])
     for name in refused:
-        with pytest.raises(UnsupportedTypeError, match=f"^column '{name}': type "):
+        with pytest.raises(UnsupportedType, match=f"^column '{name}': type "):
             native.types_of(schema, [name])
-    with pytest.raises(MalformedError, match=r"^column 'k': "):
+    with pytest.raises(MalformedKey, match=r"^column 'k': "):
         native.types_of(schema, ["k"])

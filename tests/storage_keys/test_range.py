@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_keys.column import Order
-from storage_keys.errors import ValueOutOfRangeError
+from storage_keys.errors import ValueOutOfRange
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.range import KeyRange, successor, table_range, vnode_range
 from storage_keys.types import BIGINT, STRING
@@ -72,5 +72,5 @@ def test_a_key_is_in_the_range_of_its_vnode_and_in_no_other(table_id: int, count
 
 def test_table_ids_are_32_bits() -> None:
     for table_id in (-1, 2**32):
-        with pytest.raises(ValueOutOfRangeError, match="a table id"):
+        with pytest.raises(ValueOutOfRange, match="a table id"):
             table_range(table_id)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from storage_keys.errors import BadVnodeCountError, MalformedError, ValueOutOfRangeError
+from storage_keys.errors import BadVnodeCount, MalformedKey, ValueOutOfRange
 from storage_keys.hash import hash_row
 from storage_keys.types import BIGINT
 from storage_keys.vnode import PREFIX_COUNT, check_vnode_count, prefix_of, prefixes_of, vnode_of
@@ -48,18 +48,18 @@ def test_counts_are_up_to_4096_or_powers_of_two_up_to_65536() -> None:
     for count in range(-2, 2 * PREFIX_COUNT + 2):
         try:
             check_vnode_count(count)
-        except BadVnodeCountError:
+        except BadVnodeCount:
             continue
         accepted.append(count)
     assert accepted == [*range(1, 4097), 8192, 16384, 32768, 65536]
 
 
 def test_vnodes_outside_of_the_count_are_refused() -> None:
-    with pytest.raises(ValueOutOfRangeError, match=r"a vnode must be in 0..255, not 256"):
+    with pytest.raises(ValueOutOfRange, match=r"a vnode must be in 0..255, not 256"):
         prefixes_of(0, 256, 256)
-    with pytest.raises(ValueOutOfRangeError):
+    with pytest.raises(ValueOutOfRange):
         prefixes_of(-1, 3, 256)
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedKey):
         prefixes_of(4, 3, 256)
 
 
