@@ -67,8 +67,15 @@ class ServiceProcess:
                 stdout=log,
                 stderr=log,
                 env=environment,
+                # A terminal's Ctrl-C goes to whole groups; when to stop the service is for its starter to say.
+                start_new_session=True,
             )
-        self.url = self._wait_ready()
+        try:
+            self.url = self._wait_ready()
+        except BaseException:
+            # Whoever starts it in a `with` has nothing to stop it by.
+            self.stop()
+            raise
 
     def kill(self) -> None:
         """SIGKILL, as a crash would be."""

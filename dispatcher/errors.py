@@ -61,26 +61,26 @@ class VersionNotSeen(DispatcherError, TimeoutError):
         )
 
 
-class ServerUnreachable(DispatcherError):
+class ServiceUnreachable(DispatcherError):
     """The service did not answer, or with something that is not its answer."""
 
-    def __init__(self, server: str, reason: str) -> None:
-        self.server = server
+    def __init__(self, service: str, reason: str) -> None:
+        self.service = service
         self.reason = reason
         super().__init__(
-            f"the service at {server} does not answer: {reason}; is `vnodectl serve` running there?"
+            f"the service at {service} does not answer: {reason}; is `vnodectl serve` running there?"
         )
 
 
-class ServerRefused(DispatcherError):
+class ServiceRefused(DispatcherError):
     """The service answered with a problem (RFC 9457); `problem` is the last word of its type."""
 
-    def __init__(self, server: str, status: int, problem: str, detail: str) -> None:
-        self.server = server
+    def __init__(self, service: str, status: int, problem: str, detail: str) -> None:
+        self.service = service
         self.status = status
         self.problem = problem
         self.detail = detail
-        super().__init__(f"the service at {server} refused ({status} {problem}): {detail}")
+        super().__init__(f"the service at {service} refused ({status} {problem}): {detail}")
 
 
 class SubscriptionClosed(DispatcherError):

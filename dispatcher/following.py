@@ -1,14 +1,13 @@
 """Reading what is published of a fragment: from etcd, else over HTTP."""
 
 import logging
-from collections.abc import Callable
 from contextlib import closing
 from threading import Event
-from typing import Protocol
 
-from dispatcher.errors import ServerRefused, ServerUnreachable, WrongBody
+from dispatcher.errors import ServiceRefused, ServiceUnreachable, WrongBody
 from dispatcher.ledger import Coordination
-from dispatcher.server import Server
+from dispatcher.service import Service
+from dispatcher.standing import Standing
 from dispatcher.view import Source
 from meta.etcd.client import EtcdClient
 from meta.etcd.errors import EtcdError
@@ -19,30 +18,14 @@ from meta.mapping.publication import current_key, version_key
 log = logging.getLogger(__name__)
 
 
-class Listener(Protocol):
-    """What the follower's user does with what is heard; called in the follower's thread."""
-
-    @property
-    def coordination(self) -> Coordination | None:
-        """Where etcd is, by the last `coordinated`, which may have been another process's."""
-
-    def coordinated(self, coordination: Coordination) -> None: ...
-
-    def hear(self, source: Source, current: bytes, body_of: Callable[[int], bytes]) -> bool:
-        """Whether this confirms that nothing newer than what is known exists. Any error of `body_of` passes through."""
-
-    def round_ended(self, trouble: str | None) -> None:
-        """After every round; `trouble` says why no source confirmed anything."""
-
-
 class Follower:
     """`run` follows until `stop`, with a round at each change in etcd and at least every `poll_ms`."""
 
     def __init__(
-        self, server: Server, listener: Listener, *, fragment: str, poll_ms: int, timeout_ms: int
+        self, service: Service, standing: Standing, *, fragment: str, poll_ms: int, timeout_ms: int
     ) -> None:
-        self._server = server
-        self._listener = listener
+        self._service = service
+        self._standing = standing
         self._fragment = fragment
         self._poll_ms = poll_ms
         self._timeout_ms = timeout_ms
@@ -53,12 +36,18 @@ class Follower:
     def run(self) -> None:
         while not self._stopped.is_set():
             self._ask_coordination()
-            coordination = self._listener.coordination
+            coordination = self._standing.coordination
             if coordination is None:
-                self._end_round("etcd: no endpoint is known")
-                self._stopped.wait(self._poll_ms / 1000)
-            else:
-                self._follow_etcd(coordination)
+                self._go_without_etcd("etcd: no endpoint is known")
+                continue
+            try:
+                client = EtcdClient(coordination.endpoints, timeout_ms=self._timeout_ms)
+            except ValueError as error:
+                # The endpoints are what the service says, or what the disk does.
+                self._go_without_etcd(f"etcd: {error}")
+                continue
+            with client:
+                self._follow_etcd(client, coordination)
 
     def stop(self) -> None:
         """`run` returns soon after; the calls under way may take their `timeout_ms`."""
@@ -66,32 +55,33 @@ class Follower:
         if self._reader is not None:
             self._reader.close()
 
-    def _follow_etcd(self, coordination: Coordination) -> None:
+    def _go_without_etcd(self, trouble: str) -> None:
+        self._end_round(trouble)
+        self._stopped.wait(self._poll_ms / 1000)
+
+    def _follow_etcd(self, client: EtcdClient, coordination: Coordination) -> None:
         """Until `stop`, or until the service names another etcd while this one fails."""
         key = current_key(self._fragment, coordination.root)
-        with (
-            EtcdClient(coordination.endpoints, timeout_ms=self._timeout_ms) as client,
-            closing(KeyReader(client, key, poll_ms=self._poll_ms)) as self._reader,
-        ):
+        with closing(KeyReader(client, key, poll_ms=self._poll_ms)) as self._reader:
             # After `_reader` is set: either `stop` sees the reader or this sees the stop.
             if self._stopped.is_set():
                 return
             for event in self._reader:
-                trouble = self._hear_etcd(client, coordination.root, event)
+                trouble = self._take_from_etcd(client, coordination.root, event)
                 self._end_round(trouble)
                 if trouble is not None:
                     self._ask_coordination()
-                if self._listener.coordination != coordination:
+                if self._standing.coordination != coordination:
                     return
 
     def _end_round(self, etcd_trouble: str | None) -> None:
         if self._stopped.is_set():
             return
-        trouble = None if etcd_trouble is None else self._hear_server(etcd_trouble)
+        trouble = None if etcd_trouble is None else self._take_from_service(etcd_trouble)
         self._log_change(etcd_trouble, trouble)
-        self._listener.round_ended(trouble)
+        self._standing.round_ended(trouble)
 
-    def _hear_etcd(self, client: EtcdClient, root: str, event: Reading | Unreachable) -> str | None:
+    def _take_from_etcd(self, client: EtcdClient, root: str, event: Reading | Unreachable) -> str | None:
         def body_of(version: int) -> bytes:
             found = client.get(version_key(self._fragment, version, root))
             if found is None:
@@ -103,15 +93,15 @@ class Follower:
         if event.value is None:
             return "etcd: nothing is published"
         try:
-            confirmed = self._listener.hear(Source.ETCD, event.value.value, body_of)
+            confirmed = self._standing.take(Source.ETCD, event.value.value, body_of)
         except (EtcdError, WrongBody, MalformedPublication) as error:
             return f"etcd: {error}"
         return None if confirmed else "etcd: only a version of the past is published"
 
-    def _hear_server(self, trouble: str) -> str | None:
+    def _take_from_service(self, trouble: str) -> str | None:
         try:
-            confirmed = self._listener.hear(Source.HTTP, self._server.current(), self._server.body)
-        except (ServerUnreachable, ServerRefused, WrongBody, MalformedPublication) as error:
+            confirmed = self._standing.take(Source.HTTP, self._service.current(), self._service.body)
+        except (ServiceUnreachable, ServiceRefused, WrongBody, MalformedPublication) as error:
             return f"{trouble}; service: {error}"
         return None if confirmed else f"{trouble}; service: it knows only a version of the past"
 
@@ -132,7 +122,7 @@ class Follower:
 
     def _ask_coordination(self) -> None:
         try:
-            self._listener.coordinated(self._server.coordination())
-        except (ServerUnreachable, ServerRefused):
+            self._standing.coordinated(self._service.coordination())
+        except (ServiceUnreachable, ServiceRefused):
             # It stays what it was; a service that is away is told by the round that follows.
             return

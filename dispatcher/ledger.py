@@ -1,16 +1,18 @@
 """The last version on disk, for a start while etcd and the service are both away."""
 
+import fcntl
 import json
 import logging
 import os
-import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dispatcher.errors import WrongBody
 from dispatcher.view import Source, View, checked_body
-from meta.mapping.publication import Current, check_fragment_name, decode_body, encode_body
+from meta.mapping.publication import Current, check_fragment_name, decode_body, digest, encode_body
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +30,15 @@ class Entry:
     view: View
     coordination: Coordination | None
 
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Grows with the view, and never goes back within one history."""
+        current, usable = self.view.current, self.view.usable
+        return current.version, current.phase.rank, usable.version if usable else 0
+
 
 class Ledger:
-    """One file for each fragment in `folder`; None keeps nothing.
+    """One file for each fragment in `folder`, which subscriptions may share; None keeps nothing.
 
     The file's modification time is the instant when its version was last confirmed. A disk that fails is logged and
     otherwise ignored: the copy helps only a later start.
@@ -39,25 +47,21 @@ class Ledger:
     def __init__(self, folder: Path | None, fragment: str) -> None:
         check_fragment_name(fragment)
         self._fragment = fragment
-        self._path = None if folder is None else folder / f"{fragment}.mapping.json"
-        self._kept: object = None
+        self._path = None if folder is None else folder / f"{fragment}.mapping"
+        self._encoded: tuple[object, bytes] = (None, b"")
         self._told_failure = False
 
     def keep(self, entry: Entry) -> None:
         """Replaces the file at once and for good (fsync), so that a crash leaves this entry or the one before.
 
-        An entry that says the same as the last one only confirms it.
+        An entry that says the same as the file only confirms it; one that is older changes nothing.
         """
         if self._path is None:
             return
-        usable = entry.view.usable
-        content = (entry.view.current, usable and usable.version, entry.coordination)
         try:
-            if content == self._kept and self._path.exists():
-                os.utime(self._path)
-            else:
-                _replace(self._path, _encode(entry))
-                self._kept = content
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(self._path.with_suffix(".lock")):
+                self._keep_newer(self._path, entry)
             self._told_failure = False
         except OSError as error:
             if not self._told_failure:
@@ -75,27 +79,54 @@ class Ledger:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, WrongBody) as error:
-            log.warning("fragment %s: %s is not a last version (%r)", self._fragment, self._path, error)
+            log.warning(
+                "fragment %s: %s is ignored, it holds no last version (%r)", self._fragment, self._path, error
+            )
             return None
+
+    def _keep_newer(self, path: Path, entry: Entry) -> None:
+        content = self._encode(entry)
+        if path.exists() and path.read_bytes() == content:
+            os.utime(path)
+            return
+        kept = self.load(0)
+        if kept is None or kept.rank <= entry.rank:
+            _replace(path, content)
+
+    def _encode(self, entry: Entry) -> bytes:
+        # Kept, since most entries only confirm: encoding 65,536 vnodes takes longer than all the rest.
+        usable = entry.view.usable
+        said = (entry.view.current, usable and usable.version, entry.coordination)
+        if said != self._encoded[0]:
+            self._encoded = (said, _encode(entry))
+        return self._encoded[1]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Against the other subscriptions, of this process and of others. The system unlocks for one that dies."""
+    with path.open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own: several subscriptions may share the folder.
-    handle, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-    draft = Path(name)
+    draft = path.with_suffix(".draft")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    # The new name lasts only once the folder is on disk too.
+    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _encode(entry: Entry) -> bytes:
+    """A line with the digest of the rest, which is JSON."""
     view, coordination = entry.view, entry.coordination
     document = {
         "body": encode_body(view.newest).decode(),
@@ -103,15 +134,23 @@ def _encode(entry: Entry) -> bytes:
         "current": view.current.encode().decode(),
         "usable_body": view.usable and encode_body(view.usable).decode(),
     }
-    return json.dumps(document, sort_keys=True).encode()
+    content = json.dumps(document, sort_keys=True).encode()
+    return digest(content).encode() + b"\n" + content
 
 
-def _decode(fragment: str, content: bytes, confirmed_ms: int) -> Entry:
+def _decode(fragment: str, file: bytes, confirmed_ms: int) -> Entry:
+    told, _, content = file.partition(b"\n")
+    if told != digest(content).encode():
+        raise ValueError("it was changed, or is another program's")
     document = json.loads(content)
     current = Current.decode(document["current"].encode())
     newest = checked_body(fragment, current, document["body"].encode())
     usable = document["usable_body"] and decode_body(document["usable_body"].encode())
+    if usable and (usable.fragment != fragment or usable.version > newest.version):
+        raise ValueError(
+            f"{usable.fragment}'s version {usable.version} cannot be used before {newest.version}"
+        )
     coordination = document["coordination"] and Coordination(
-        tuple(map(str, document["coordination"]["endpoints"])), str(document["coordination"]["root"])
+        tuple(document["coordination"]["endpoints"]), document["coordination"]["root"]
     )
     return Entry(View(newest, current, usable, Source.DISK, confirmed_ms), coordination)

@@ -47,7 +47,7 @@ class _Pin:
 
 
 class Standing:
-    """Thread-safe. The follower's listener and the reporter's teller; after `close` nobody waits here any more."""
+    """Thread-safe. After `close` nobody waits here any more, but for the reporter while a pin is open."""
 
     def __init__(self, fragment: str, role: Role, ledger: Ledger, *, staleness_limit_ms: int) -> None:
         self._fragment = fragment
@@ -67,6 +67,7 @@ class Standing:
         self._told_stale = False
         self._failure: Exception | None = None
         self._closed = False
+        self._left = False
 
     # For the subscription.
 
@@ -126,17 +127,39 @@ class Standing:
             self._changed.notify_all()
             return was_open
 
+    def leave(self) -> bool:
+        """True once: after `close`, as soon as no pin is open."""
+        with self._changed:
+            leaves = self._over and not self._left
+            self._left = self._left or leaves
+            return leaves
+
     # For the follower.
 
     @property
     def coordination(self) -> Coordination | None:
+        """Where etcd is, by the last `coordinated`, which may have been another process's."""
         return self._coordination
 
     def coordinated(self, coordination: Coordination) -> None:
         with self._changed:
             self._coordination = coordination
 
-    def hear(self, source: Source, current_bytes: bytes, body_of: Callable[[int], bytes]) -> bool:
+    def round_ended(self, trouble: str | None) -> None:
+        """After every round; `trouble` says why no source confirmed anything."""
+        with self._changed:
+            self._trouble = trouble
+            self._followed = True
+            self._changed.notify_all()
+            self._log_staleness()
+
+    # For the follower and the reporter.
+
+    def take(self, source: Source, current_bytes: bytes, body_of: Callable[[int], bytes]) -> bool:
+        """Takes what `source` publishes, by the rules; whether that confirms that nothing newer than known exists.
+
+        Raises `MalformedPublication`, `WrongBody`, `DigestConflict`, and what `body_of` does.
+        """
         current = Current.decode(current_bytes)
         view = self._view
         if view is None or rules.needs_body(view, current):
@@ -144,26 +167,27 @@ class Standing:
         else:
             newest = view.newest
         with self._changed:
-            # Not `view`: its phase may have grown meanwhile. Its version only grows here.
-            heard = rules.heard(self._view, newest, current, source, _now_ms())
-            self._believe(heard)
-        return rules.confirms(heard, current)
-
-    def round_ended(self, trouble: str | None) -> None:
-        with self._changed:
-            self._trouble = trouble
-            self._followed = True
-            self._changed.notify_all()
-            self._log_staleness()
+            # Not `view`, which may have grown meanwhile: then `current` is of the past, or `newest` is its body.
+            taken = rules.taken(self._view, newest, current, source, _now_ms())
+            self._believe(taken)
+        return rules.confirms(taken, current)
 
     # For the reporter.
 
-    def next_report(self, told: Report, interval_ms: int) -> Report | None:
+    @property
+    def newest(self) -> int:
+        """The newest version known, 0 where there is none."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._report() != told, interval_ms / 1000)
-            return None if self._closed else self._report()
+            return self._newest
+
+    def next_report(self, told: Report, interval_ms: int) -> Report | None:
+        """Blocks until there is something else to tell than `told`, at most `interval_ms`. None ends the reports."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._over or self._report() != told, interval_ms / 1000)
+            return None if self._over else self._report()
 
     def accepted(self, version: int, phase: Phase) -> None:
+        """The service let `version` be used."""
         with self._changed:
             assert self._view is not None
             self._believe(rules.accepted(self._view, version, phase))
@@ -180,7 +204,7 @@ class Standing:
 
     def _note_use(self, pinned: int | None = None) -> None:
         """After the view or the pins changed."""
-        used = pinned or self._report().acknowledge
+        used = pinned or (None if self._over else self._report().acknowledge)
         if used is not None and (not self._history or used > self._history[-1].version):
             self._history.append(Adoption(used, time.time_ns() // 1_000_000))
         self._changed.notify_all()
@@ -197,8 +221,12 @@ class Standing:
 
     @property
     def _newest(self) -> int:
-        """0 where no version is known."""
         return self._view.newest.version if self._view else 0
+
+    @property
+    def _over(self) -> bool:
+        """Whether nothing is in use any more, nor ever will be."""
+        return self._closed and not self._pins
 
     @property
     def _ended(self) -> bool:

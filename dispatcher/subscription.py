@@ -8,6 +8,7 @@ what may be believed and told is decided in `view.py`.
 import atexit
 import logging
 import os
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,15 +17,15 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from dispatcher.errors import (
-    ServerRefused,
-    ServerUnreachable,
+    ServiceRefused,
+    ServiceUnreachable,
     SubscriptionForked,
     SubscriptionNotPicklable,
 )
 from dispatcher.following import Follower
 from dispatcher.ledger import Ledger
 from dispatcher.reporting import Reporter
-from dispatcher.server import Server
+from dispatcher.service import Service
 from dispatcher.standing import Adoption, Latest, Standing
 from dispatcher.view import Role
 from meta.mapping.publication import MappingVersion
@@ -36,17 +37,17 @@ log = logging.getLogger(__name__)
 
 
 class Subscription:
-    """Follows `fragment` of the service at `server` (a URL) from construction until `close`. Thread-safe.
+    """Follows `fragment` of the service at `service` (a URL) from construction until `close`. Thread-safe.
 
     An *applier* is waited for: a version settles when it acknowledged it, so it must pin what it works by. A *reader*
     is never waited for and never accepts. With a `state_dir` the last version survives this process.
-    Raises `ServerRefused` where the service knows no such fragment. With the service or etcd away it starts by what
+    Raises `ServiceRefused` where the service knows no such fragment. With the service or etcd away it starts by what
     is on disk. Past `staleness_limit_ms` without confirmation a warning is logged and `latest.stale` is true.
     """
 
     def __init__(
         self,
-        server: str,
+        service: str,
         fragment: str,
         *,
         name: str,
@@ -61,9 +62,9 @@ class Subscription:
         self._standing = Standing(
             fragment, role, Ledger(state_dir, fragment), staleness_limit_ms=staleness_limit_ms
         )
-        self._server = Server(server, fragment, timeout_ms=TIMEOUT_MS)
+        self._service = Service(service, fragment, timeout_ms=TIMEOUT_MS)
         self._reporter = Reporter(
-            self._server,
+            self._service,
             self._standing,
             fragment=fragment,
             subscriber=self.id,
@@ -72,7 +73,7 @@ class Subscription:
             poll_ms=poll_ms,
         )
         self._follower = Follower(
-            self._server, self._standing, fragment=fragment, poll_ms=poll_ms, timeout_ms=TIMEOUT_MS
+            self._service, self._standing, fragment=fragment, poll_ms=poll_ms, timeout_ms=TIMEOUT_MS
         )
         self._threads: list[threading.Thread] = []
         try:
@@ -126,19 +127,29 @@ class Subscription:
             yield mapping
         finally:
             self._standing.close_pin(ticket)
+            self._leave()
 
     def close(self) -> None:
-        """Ends both threads and deregisters, in a few seconds at most. Open pins may end later."""
+        """Ends both threads and deregisters, in a few seconds at most.
+
+        With pins open the last of them does so when it ends: until then the service hears that its version is in use.
+        """
         if os.getpid() != self._process or not self._standing.close():
             return
         atexit.unregister(self.close)
         self._follower.stop()
+        self._leave()
+
+    def _leave(self) -> None:
+        # At the end of the process, a pin that was never closed lets the registration expire.
+        if os.getpid() != self._process or sys.is_finalizing() or not self._standing.leave():
+            return
         for thread in self._threads:
             thread.join()
         # Where the service is away the registration expires by itself.
-        with suppress(ServerUnreachable, ServerRefused):
-            self._server.deregister(self.id)
-        self._server.close()
+        with suppress(ServiceUnreachable, ServiceRefused):
+            self._service.deregister(self.id)
+        self._service.close()
 
     def _start(self) -> None:
         atexit.register(self.close)

@@ -80,7 +80,7 @@ def confirms(view: View, current: Current) -> bool:
     return current.version >= view.newest.version
 
 
-def heard(view: View | None, newest: MappingVersion, current: Current, source: Source, now_ms: int) -> View:
+def taken(view: View | None, newest: MappingVersion, current: Current, source: Source, now_ms: int) -> View:
     """The view after `source` said `current`; `newest` is its body, or the view's where `needs_body` is false.
 
     A version or a phase of the past changes nothing. Raises `DigestConflict`.

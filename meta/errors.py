@@ -164,3 +164,37 @@ class DatabaseBehind(MetaError):
             f"etcd has version {self.published_version} of {self.fragment}, the database only {self.version}: it was "
             "restored from an older backup. Restore a newer one, or point the service at this database's own etcd"
         )
+
+
+@dataclass(eq=False)
+class FragmentPublishedElsewhere(MetaError):
+    """etcd has versions of a fragment that SQL does not know at all."""
+
+    fragment: str
+    published_version: int
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"etcd has version {self.published_version} of {self.fragment}, which this database does not know: it is "
+            "new or restored, or another service uses this etcd. Restore the database that belongs to this etcd, "
+            "point the service at an etcd of its own, or choose another name"
+        )
+
+
+@dataclass(eq=False)
+class DigestConflict(MetaError):
+    """One version, two bodies: etcd holds one, SQL offers another, and nobody knows which history is right."""
+
+    fragment: str
+    version: int
+    held: str
+    offered: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"version {self.version} of {self.fragment} is published with digest {self.held} but stored with "
+            f"{self.offered}: the database and etcd hold different histories. Nothing was changed; point the service "
+            "at the etcd that belongs to this database, or restore the database that belongs to this etcd"
+        )

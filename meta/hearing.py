@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from meta.lifecycle import Moment
 
-# The clock is read every second or so (`reconcile`), and far less often only where the process stood still.
+# The service reads the clock every second, and less often only where the process stood still.
 GAP_MS = 5_000
 
 

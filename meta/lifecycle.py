@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from meta.mapping.mapping import VnodeMapping
-from meta.mapping.plan import Plan
-from meta.mapping.publication import Current, Phase
+from meta.mapping.plan import Certificate
+from meta.mapping.publication import Current, MappingVersion, Phase
 from meta.mapping.unit import Unit
 
 APPLIER_TIMEOUT_MS = 10_000
@@ -76,16 +76,24 @@ class PhaseChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """One mapping version of a fragment, with what became of it."""
+
+    body: MappingVersion
+    phases: tuple[PhaseChange, ...]
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
 class RescalePlan:
     """A stored dry run: what `plan` computed on the base version, and whether it was applied."""
 
     id: str
     fragment: str
-    base: Current
+    base_version: int
     units: tuple[Unit, ...]
-    previous: VnodeMapping
     mapping: VnodeMapping
-    certificate: "Certificate"
+    certificate: Certificate
     created_at_ms: int
     expires_at_ms: int
     digest: str
@@ -94,35 +102,6 @@ class RescalePlan:
     @property
     def token(self) -> str:
         return f"{self.id}.{self.digest}"
-
-    @property
-    def changes(self) -> bool:
-        return self.mapping != self.previous
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """The figures a plan is judged by: `gap` is `moves - lower_bound`, 0 when nothing fewer was possible."""
-
-    moves: int
-    assigned: int
-    lower_bound: int
-    gap: int
-    spread: int
-    runs: int
-    cross_worker_moves: int
-
-    @classmethod
-    def of(cls, plan: Plan) -> "Certificate":
-        return cls(
-            moves=len(plan.moves),
-            assigned=plan.assigned,
-            lower_bound=plan.lower_bound,
-            gap=plan.gap,
-            spread=plan.spread,
-            runs=plan.runs,
-            cross_worker_moves=plan.cross_worker_moves,
-        )
 
 
 class Role(StrEnum):

@@ -1,10 +1,10 @@
 """Use cases on what a rescale works with: workers with their units, and fragments with their first mapping."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from meta.errors import (
     BadFragment,
-    FragmentExists,
     FragmentNotFound,
     WorkerDiffers,
     WorkerNotFound,
@@ -63,35 +63,6 @@ class Registry:
         with self.database.reading() as tx:
             return tx.workers.all()
 
-    def create_fragment(self, request: FragmentRequest) -> Fragment:
-        """A fragment whose version 1 gives each unit one contiguous run of vnodes, settled at once."""
-        fragment_hash = _hash_id(request)
-        moment = self.hearing.now()
-        with self.database.transaction() as tx:
-            if tx.fragments.get(request.name) is not None:
-                raise FragmentExists(request.name)
-            units = choose_units(live_units(tx, moment), None, request.parallelism)
-            first = MappingVersion(
-                fragment=request.name,
-                version=1,
-                hash_id=fragment_hash,
-                units=units,
-                mapping=first_mapping(request.vnode_count, units),
-                previous=None,
-            )
-            body = encode_body(first)
-            fragment = Fragment(
-                name=request.name,
-                vnode_count=request.vnode_count,
-                distribution_key=request.distribution_key,
-                hash_id=fragment_hash,
-                applier_timeout_ms=request.applier_timeout_ms,
-                created_at_ms=moment.now_ms,
-                current=Current(1, Phase.SETTLED, digest(body)),
-            )
-            tx.fragments.add(fragment, body)
-            return fragment
-
     def fragment(self, name: str) -> Fragment:
         with self.database.reading() as tx:
             return known_fragment(tx, name)
@@ -110,6 +81,32 @@ def known_fragment(tx: Transaction, name: str) -> Fragment:
 
 def live_units(tx: Transaction, moment: Moment) -> tuple[Unit, ...]:
     return tuple(unit for worker in tx.workers.all() if worker.alive(moment) for unit in worker.units)
+
+
+def new_fragment(request: FragmentRequest, live: Iterable[Unit], now_ms: int) -> tuple[Fragment, bytes]:
+    """The fragment and its version 1, which gives each unit one contiguous run of vnodes and is settled."""
+    fragment_hash = _hash_id(request)
+    units = choose_units(live, None, request.parallelism)
+    body = encode_body(
+        MappingVersion(
+            fragment=request.name,
+            version=1,
+            hash_id=fragment_hash,
+            units=units,
+            mapping=first_mapping(request.vnode_count, units),
+            previous=None,
+        )
+    )
+    fragment = Fragment(
+        name=request.name,
+        vnode_count=request.vnode_count,
+        distribution_key=request.distribution_key,
+        hash_id=fragment_hash,
+        applier_timeout_ms=request.applier_timeout_ms,
+        created_at_ms=now_ms,
+        current=Current(1, Phase.SETTLED, digest(body)),
+    )
+    return fragment, body
 
 
 def _hash_id(request: FragmentRequest) -> str:

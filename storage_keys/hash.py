@@ -20,20 +20,7 @@ def hash_id(types: Sequence[KeyType]) -> str:
 
     It names classes, not types, so widening a column (int to bigint) keeps it.
     """
-    return "xxh64-1:" + ",".join(hash_class(type_) for type_ in types)
-
-
-def hash_class(type_: KeyType) -> str:
-    """The canonical form under which a type is hashed."""
-    match type_:
-        case Boolean() | Integer() | Date():
-            return "i64"
-        case Timestamp():
-            return "micros"
-        case String():
-            return "utf8"
-        case Binary():
-            return "bytes"
+    return "xxh64-1:" + ",".join(_class_of(type_) for type_ in types)
 
 
 def hash_row(types: Sequence[KeyType], values: Sequence[object]) -> int:
@@ -48,10 +35,23 @@ def hash_canonical(values: Iterable[Canonical | None]) -> int:
     for value in values:
         # NULL leaves the hash as it is, as in Spark: (NULL, 'a') and ('a', NULL) share a vnode.
         if value is not None:
-            state = xxh64_intdigest(hashed_bytes(value), state)
+            state = xxh64_intdigest(_hashed_bytes(value), state)
     return state - (1 << 64) if state >> 63 else state
 
 
-def hashed_bytes(value: Canonical) -> bytes:
+def _class_of(type_: KeyType) -> str:
+    """The canonical form under which a type is hashed."""
+    match type_:
+        case Boolean() | Integer() | Date():
+            return "i64"
+        case Timestamp():
+            return "micros"
+        case String():
+            return "utf8"
+        case Binary():
+            return "bytes"
+
+
+def _hashed_bytes(value: Canonical) -> bytes:
     """The bytes that go into XXH64: every integer as 64 bits, little-endian."""
     return value.to_bytes(8, "little", signed=True) if isinstance(value, int) else value

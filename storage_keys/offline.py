@@ -3,8 +3,6 @@
 import contextlib
 import datetime
 import re
-from collections.abc import Callable, Mapping
-from typing import Final
 
 from storage_keys.column import decode_whole, encode_column
 from storage_keys.document import Document, as_document, as_integer, field, integer, items, order, text
@@ -62,15 +60,6 @@ def range_(document: object) -> Answer:
     found = as_document(document)
     keys = _key_range(found)
     return {"start": keys.start.hex(), "end": None if keys.end is None else keys.end.hex()}
-
-
-FORMS: Final[Mapping[str, Callable[[object], Answer]]] = {
-    "encode": encode,
-    "decode": decode,
-    "storage": storage,
-    "vnode": vnode,
-    "range": range_,
-}
 
 
 def _key_range(found: Document) -> KeyRange:

@@ -1,16 +1,14 @@
 """The column types that a storage key may have, by Spark's SQL names."""
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from storage_keys.errors import UnsupportedType
 
 
 @dataclass(frozen=True, slots=True)
 class Boolean:
-    @property
-    def sql_name(self) -> str:
-        return "boolean"
+    sql_name: ClassVar[str] = "boolean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +26,26 @@ class Integer:
 class Date:
     """Days since 1970-01-01, proleptic Gregorian."""
 
-    @property
-    def sql_name(self) -> str:
-        return "date"
+    sql_name: ClassVar[str] = "date"
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
     """Microseconds since 1970-01-01T00:00:00Z; the session's time zone plays no part."""
 
-    @property
-    def sql_name(self) -> str:
-        return "timestamp"
+    sql_name: ClassVar[str] = "timestamp"
 
 
 @dataclass(frozen=True, slots=True)
 class String:
     """UTF-8, compared by its bytes (Spark's UTF8_BINARY)."""
 
-    @property
-    def sql_name(self) -> str:
-        return "string"
+    sql_name: ClassVar[str] = "string"
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    @property
-    def sql_name(self) -> str:
-        return "binary"
+    sql_name: ClassVar[str] = "binary"
 
 
 KeyType = Boolean | Integer | Date | Timestamp | String | Binary

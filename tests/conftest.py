@@ -1,14 +1,18 @@
 import os
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+import stamina
 
 from deploy.process import ServiceProcess
+from meta.coordination.embedded import EmbeddedEtcd
+from meta.etcd.client import EtcdClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +29,25 @@ _numbers = count(1)
 def name() -> str:
     """What the test calls its worker, its fragment or its etcd root: no other test of the run has it."""
     return f"t{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[[Callable[[], None]], None]:
+    """Repeats a check until its assertions hold, or fails by them after 10 s."""
+
+    def run(check: Callable[[], None]) -> None:
+        for attempt in stamina.retry_context(
+            on=AssertionError,
+            attempts=None,
+            timeout=10,
+            wait_initial=0.01,
+            wait_max=0.05,
+            wait_jitter=0,
+        ):
+            with attempt:
+                check()
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +71,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_etcd() -> Iterator[str]:
+    """The endpoint of the run's common etcd: not to be stopped, and each test keeps below a root of its own."""
+    # Gone at once, since each data directory is 62 MB, which pytest's tmp_path would keep.
+    with (
+        tempfile.TemporaryDirectory(prefix="etcd-", ignore_cleanup_errors=True) as folder,
+        EmbeddedEtcd.start(Path(folder)) as running,
+    ):
+        yield running.endpoint
+
+
+@pytest.fixture(scope="session")
+def etcd(shared_etcd: str) -> Iterator[EtcdClient]:
+    """A client of the run's common etcd."""
+    with EtcdClient([shared_etcd]) as client:
+        yield client
 
 
 @pytest.fixture

@@ -44,6 +44,20 @@ class ConcurrentCommit(TableError):
         )
 
 
+class AnotherCheckpoint(TableError):
+    """The batch ids went back: Spark repeats only the last batch, so this query is not the one that `committed`."""
+
+    def __init__(self, uri: str, app_id: str, batch_id: int, committed: int) -> None:
+        self.uri = uri
+        self.app_id = app_id
+        self.batch_id = batch_id
+        self.committed = committed
+        super().__init__(
+            f"batch {batch_id} of {app_id} comes after batch {committed} was committed to {uri}: the query runs on"
+            " another checkpoint than before. Give a new checkpoint a new app_id, or start from the old checkpoint"
+        )
+
+
 class UnknownColumns(TableError):
     """`what` says what the columns were named for."""
 

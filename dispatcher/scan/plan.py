@@ -16,15 +16,13 @@ class DataFile:
     """A file of a table, and the prefixes that its rows have, both ends included."""
 
     path: str
-    rows: int
-    size_bytes: int
     first_prefix: int
     last_prefix: int
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Vnodes or vnode prefixes from `first` to `last`, both included."""
+    """Vnode prefixes from `first` to `last`, both included."""
 
     first: int
     last: int
@@ -34,13 +32,11 @@ class Interval:
 class ScanGroup:
     """What partition `slot` reads for `unit`: the rows of `files` whose prefix is in `prefixes`.
 
-    `vnodes` and `prefixes` run in parallel, adjacent vnodes as one interval. A group that an equality leaves
-    nothing to read has none of the three.
+    Adjacent vnodes are one interval. A group that an equality leaves nothing to read has neither.
     """
 
     slot: int
     unit: int
-    vnodes: tuple[Interval, ...]
     prefixes: tuple[Interval, ...]
     files: tuple[DataFile, ...]
 
@@ -55,21 +51,18 @@ def plan_scan(
     """
     slot_owners = mapping.slot_owners
     if prefix is None:
-        vnodes_of = {
-            group.slot: tuple(Interval(run.first, run.last) for run in group.runs)
+        prefixes_of_slot = {
+            group.slot: tuple(
+                Interval(*prefixes_of(run.first, run.last, mapping.vnode_count)) for run in group.runs
+            )
             for group in mapping.partition_groups()
         }
-        prefixes_of_slot = {
-            slot: tuple(Interval(*prefixes_of(run.first, run.last, mapping.vnode_count)) for run in vnodes)
-            for slot, vnodes in vnodes_of.items()
-        }
     else:
-        vnode = vnode_of(prefix, mapping.vnode_count)
-        vnodes_of = {slot_owners[vnode]: (Interval(vnode, vnode),)}
-        prefixes_of_slot = {slot_owners[vnode]: (Interval(prefix, prefix),)}
+        slot = slot_owners[vnode_of(prefix, mapping.vnode_count)]
+        prefixes_of_slot = {slot: (Interval(prefix, prefix),)}
     files_of = _files_by_slot(prefixes_of_slot, files)
     return tuple(
-        ScanGroup(slot, unit, vnodes_of.get(slot, ()), prefixes_of_slot.get(slot, ()), files_of.get(slot, ()))
+        ScanGroup(slot, unit, prefixes_of_slot.get(slot, ()), files_of.get(slot, ()))
         for slot, unit in enumerate(mapping.units)
     )
 

@@ -14,7 +14,7 @@ from dispatcher.scan.table import StateTable, stored_columns
 from dispatcher.scan.writer import PREFIX, STORAGE_KEY
 from meta.mapping.mapping import VnodeMapping
 from storage_keys.hash import hash_row
-from storage_keys.types import KeyType, Timestamp
+from storage_keys.types import Date, KeyType, Timestamp
 from storage_keys.value import canonical
 from storage_keys.vnode import PREFIX_COUNT, prefix_of
 
@@ -29,7 +29,7 @@ def scan(
     equals: Mapping[str, object] | None = None,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """The newest rows, each once: partition i holds those of `mapping.units[i]`, and there are no others.
+    """The rows of the newest snapshot, each once; partition i holds those of `mapping.units[i]`, and no other exists.
 
     `columns` are the user's (all by default), and `_storage_key`. `equals` gives distribution columns a value
     (a `storage_keys.value.Value`, None for NULL); once it names all of them, one vnode's files are opened.
@@ -47,7 +47,7 @@ def scan(
     types = dict(zip(table.schema.distribution, table.schema.distribution_types, strict=True))
     for name, value in wanted.items():
         # Other keys have this prefix too.
-        found = found.where(quoted(name).eqNullSafe(_literal(types[name], value)))
+        found = found.where(_equals(types[name], quoted(name), value))
     return found.select(*(quoted(name) for name in names))
 
 
@@ -100,12 +100,20 @@ def _any_of(conditions: list[Column]) -> Column:
     return _any_of(conditions[:middle]) | _any_of(conditions[middle:])
 
 
-def _literal(type_: KeyType, value: object) -> Column:
-    if value is not None:
-        canonical(type_, value)  # refuses a value of another type, which Spark would cast
-    if isinstance(type_, Timestamp) and value is not None:
-        return sf.timestamp_micros(sf.lit(value))
-    return sf.lit(value).cast(type_.sql_name)
+def _equals(type_: KeyType, column: Column, value: object) -> Column:
+    """Whether the column has the value, NULL being equal to NULL. Refuses a value of another type."""
+    if value is None:
+        return column.isNull()
+    number = canonical(type_, value)
+    match type_:
+        # As numbers: a filter on dates that Spark hands to the Parquet reader goes through Java's old calendar,
+        # which lacks ten days of 1582, and would skip the rows of those days.
+        case Timestamp():
+            return sf.unix_micros(column).eqNullSafe(sf.lit(number))
+        case Date():
+            return sf.unix_date(column).eqNullSafe(sf.lit(number))
+        case _:
+            return column.eqNullSafe(sf.lit(value).cast(type_.sql_name))
 
 
 def _literal_path(path: str) -> str:

@@ -20,7 +20,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from dispatcher.routing import ROUTING_COLUMNS, quoted, refuse_reserved
-from dispatcher.scan.errors import ConcurrentCommit, NotAStateTable, TableMismatch, UnknownColumns
+from dispatcher.scan.errors import (
+    AnotherCheckpoint,
+    ConcurrentCommit,
+    NotAStateTable,
+    TableMismatch,
+    UnknownColumns,
+)
 from dispatcher.scan.plan import DataFile
 from dispatcher.scan.writer import PREFIX, STORAGE_KEY, WrittenFile, write_files
 from storage_keys.errors import StorageKeyError
@@ -29,9 +35,9 @@ from storage_keys.spark import types_of
 from storage_keys.vnode import PREFIX_COUNT
 
 FORMAT_VERSION: Final = 1
-TABLE_COLUMNS: Final = (PREFIX, STORAGE_KEY)
+_TABLE_COLUMNS: Final = (PREFIX, STORAGE_KEY)
 
-_FORMAT, _HASH_ID, _KEY_SCHEMA = "vnodemap.formatVersion", "vnodemap.hashId", "vnodemap.keySchema"
+_FORMAT, _KEY_SCHEMA = "vnodemap.formatVersion", "vnodemap.keySchema"
 # Delta keeps statistics of the first 32 columns unless told which.
 _STATISTICS: Final = {"delta.dataSkippingStatsColumns": PREFIX}
 
@@ -85,9 +91,9 @@ class StateTable:
         """
         struct = columns if isinstance(columns, StructType) else from_arrow_schema(columns)
         wanted = cls(_location(uri), schema, _nullable(struct), dict(storage_options or {}))
-        refuse_reserved(wanted.columns.names, (*ROUTING_COLUMNS, *TABLE_COLUMNS))
+        refuse_reserved(wanted.columns.names, (*ROUTING_COLUMNS, *_TABLE_COLUMNS))
         _require_key_columns(wanted)
-        if not DeltaTable.is_deltatable(wanted.uri, dict(wanted.storage_options)):
+        if not _exists(wanted):
             _create(wanted)
         found = cls.open(wanted.uri, storage_options)
         _require_same(wanted, found)
@@ -97,33 +103,35 @@ class StateTable:
     def open(cls, uri: str | Path, storage_options: Mapping[str, str] | None = None) -> Self:
         """The table that is at `uri`. Raises `NotAStateTable`, or `TableMismatch` for another format."""
         location = _location(uri)
-        try:
-            delta = DeltaTable(location, storage_options=dict(storage_options or {}))
-        except TableNotFoundError:
-            raise NotAStateTable(location, "there is no Delta table; create it by create_or_open") from None
+        delta = _opened(location, storage_options or {})
         schema = _key_schema(location, delta.metadata().configuration)
         struct = StructType.fromJson(json.loads(delta.schema().to_json()))
-        columns = StructType([column for column in struct.fields if column.name not in TABLE_COLUMNS])
+        columns = StructType([column for column in struct.fields if column.name not in _TABLE_COLUMNS])
         return cls(location, schema, columns, dict(storage_options or {}))
 
     def append(self, rows: DataFrame, *, app_id: str, batch_id: int) -> Commit:
-        """Add the rows in one commit, unless `app_id` has committed this `batch_id` or a later one.
+        """Add the rows in one commit, unless this `batch_id` is the last that `app_id` committed.
 
         `rows` is best dispatched: each partition becomes one file. It has the table's columns, in any order;
-        those of `route` are left out. `app_id` is one query's own and survives its restarts, as the id in
-        its checkpoint does; its batch ids grow. Raises `TableMismatch`, `UnknownColumns`, `ConcurrentCommit`.
+        those of `route` are left out. `app_id` is one query's own and lasts as long as its checkpoint; its batch
+        ids grow. Raises `AnotherCheckpoint` where they went back, `TableMismatch`, `UnknownColumns`,
+        `ConcurrentCommit`.
         """
         _require_rows(self, rows)
         # The transaction is based on this state of the log, so a writer that comes between makes it fail.
         delta = self._delta()
-        if _holds(delta, app_id, batch_id):
+        committed = delta.transaction_version(app_id)
+        if committed == batch_id:
             return Commit(delta.version(), 0, (), skipped=True)
+        if committed is not None and committed > batch_id:
+            raise AnotherCheckpoint(self.uri, app_id, batch_id, committed)
         own = rows.select(*(quoted(name) for name in self.columns.names))
         written = write_files(own, self.uri, self.schema, f"rows-{batch_id}")
         try:
             _commit(delta, written, app_id, batch_id)
         except CommitFailedError as error:
-            if not _holds(now := self._delta(), app_id, batch_id):
+            now = self._delta()
+            if now.transaction_version(app_id) != batch_id:
                 raise ConcurrentCommit(self.uri, app_id, batch_id, str(error)) from error
             return Commit(now.version(), 0, (), skipped=True)
         names = tuple(file.name for file in written)
@@ -135,7 +143,7 @@ class StateTable:
         return Snapshot(delta.version(), tuple(_data_file(self.uri, action) for action in actions))
 
     def _delta(self) -> DeltaTable:
-        return DeltaTable(self.uri, storage_options=dict(self.storage_options))
+        return _opened(self.uri, self.storage_options)
 
 
 def stored_columns(table: StateTable) -> StructType:
@@ -143,6 +151,15 @@ def stored_columns(table: StateTable) -> StructType:
     return StructType(
         [*table.columns.fields, StructField(PREFIX, IntegerType()), StructField(STORAGE_KEY, BinaryType())]
     )
+
+
+def _opened(uri: str, storage_options: Mapping[str, str]) -> DeltaTable:
+    try:
+        return DeltaTable(uri, storage_options=dict(storage_options))
+    except TableNotFoundError:
+        raise NotAStateTable(uri, "there is no Delta table; create it by create_or_open") from None
+    except (DeltaError, OSError) as error:
+        raise NotAStateTable(uri, f"{error}; restore it, or use another path") from error
 
 
 def _location(uri: str | Path) -> str:
@@ -159,11 +176,17 @@ def _nullable(struct: StructType) -> StructType:
     return StructType([StructField(column.name, column.dataType) for column in struct.fields])
 
 
+def _exists(table: StateTable) -> bool:
+    try:
+        return DeltaTable.is_deltatable(table.uri, dict(table.storage_options))
+    except (DeltaError, OSError) as error:
+        raise NotAStateTable(table.uri, f"{error}; use another path") from error
+
+
 def _create(table: StateTable) -> None:
     configuration = {
         **_STATISTICS,
         _FORMAT: str(FORMAT_VERSION),
-        _HASH_ID: table.schema.hash_id,
         _KEY_SCHEMA: json.dumps(table.schema.to_json(), sort_keys=True),
     }
     try:
@@ -176,25 +199,22 @@ def _create(table: StateTable) -> None:
             commit_properties=CommitProperties(max_commit_retries=0),
             raise_if_key_not_exists=False,
         )
-    except (CommitFailedError, DeltaError):
-        if not DeltaTable.is_deltatable(table.uri, dict(table.storage_options)):
-            raise
+    except (DeltaError, OSError) as error:
+        if not _exists(table):
+            raise NotAStateTable(table.uri, f"it cannot be created there: {error}") from error
 
 
 def _key_schema(uri: str, configuration: Mapping[str, str]) -> KeySchema:
     try:
-        version, hash_id, document = (configuration[name] for name in (_FORMAT, _HASH_ID, _KEY_SCHEMA))
+        version, document = (configuration[name] for name in (_FORMAT, _KEY_SCHEMA))
     except KeyError as error:
         raise NotAStateTable(uri, f"its configuration has no {error.args[0]}; use another path") from None
     if version != str(FORMAT_VERSION):
         raise TableMismatch(uri, "its format version", ours=str(FORMAT_VERSION), theirs=version)
     try:
-        schema = KeySchema.from_json(json.loads(document))
+        return KeySchema.from_json(json.loads(document))
     except ValueError as error:
         raise NotAStateTable(uri, f"its key schema cannot be used: {error}") from error
-    if hash_id != schema.hash_id:
-        raise TableMismatch(uri, "the hash id", ours=schema.hash_id, theirs=hash_id)
-    return schema
 
 
 def _require_key_columns(table: StateTable) -> None:
@@ -238,11 +258,6 @@ def _described(struct: StructType) -> str:
     return ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in struct.fields)
 
 
-def _holds(delta: DeltaTable, app_id: str, batch_id: int) -> bool:
-    committed = delta.transaction_version(app_id)
-    return committed is not None and committed >= batch_id
-
-
 def _commit(delta: DeltaTable, written: tuple[WrittenFile, ...], app_id: str, batch_id: int) -> None:
     delta.create_write_transaction(
         [_add_action(file) for file in written],
@@ -274,8 +289,6 @@ def _data_file(uri: str, action: Mapping[str, Any]) -> DataFile:
     first, last = action.get(f"min.{PREFIX}"), action.get(f"max.{PREFIX}")
     return DataFile(
         path=f"{uri}/{action['path']}",
-        rows=action["num_records"] or 0,
-        size_bytes=action["size_bytes"],
         first_prefix=0 if first is None else first,
         last_prefix=PREFIX_COUNT - 1 if last is None else last,
     )

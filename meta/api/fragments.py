@@ -32,7 +32,7 @@ def list_fragments(control: Controlled) -> list[FragmentOut]:
 @router.post("", status_code=HTTPStatus.CREATED)
 def create_fragment(body: FragmentIn, control: Controlled) -> FragmentOut:
     """A fragment with its first mapping: version 1, one contiguous run of vnodes for each unit."""
-    fragment = control.registry.create_fragment(
+    fragment = control.rescales.create_fragment(
         FragmentRequest(
             name=body.name,
             vnode_count=body.vnode_count,
@@ -41,7 +41,6 @@ def create_fragment(body: FragmentIn, control: Controlled) -> FragmentOut:
             applier_timeout_ms=body.applier_timeout_ms,
         )
     )
-    control.rescales.publish(fragment.name)
     return FragmentOut.of(fragment)
 
 
@@ -69,6 +68,11 @@ def list_versions(name: FragmentName, control: Controlled) -> list[VersionOut]:
     return [VersionOut.of(version) for version in control.rescales.history(name)]
 
 
+@router.get("/{name}/versions/{version}")
+def show_version(name: FragmentName, version: VersionNumber, control: Controlled) -> VersionOut:
+    return VersionOut.of(control.rescales.version(name, version))
+
+
 @router.get("/{name}/versions/{version}/body")
 def read_body(name: FragmentName, version: VersionNumber, control: Controlled) -> Response:
     """The very bytes that etcd has for this version. They never change."""
@@ -85,4 +89,4 @@ def accept(name: FragmentName, version: VersionNumber, control: Controlled) -> A
 @router.post("/{name}/plans", status_code=HTTPStatus.CREATED)
 def plan(name: FragmentName, body: PlanIn, control: Controlled) -> PlanOut:
     """A dry run: what would move, with its certificate, and the token that applies it."""
-    return PlanOut.of(*control.rescales.plan(name, body.goal))
+    return PlanOut.of(control.rescales.plan(name, body.goal))

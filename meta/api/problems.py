@@ -28,6 +28,8 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     errors.RescaleInFlight: HTTPStatus.CONFLICT,
     errors.UnitsNotAlive: HTTPStatus.CONFLICT,
     errors.DatabaseBehind: HTTPStatus.CONFLICT,
+    errors.FragmentPublishedElsewhere: HTTPStatus.CONFLICT,
+    errors.DigestConflict: HTTPStatus.CONFLICT,
 }
 
 MEDIA_TYPE = "application/problem+json"

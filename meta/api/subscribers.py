@@ -7,8 +7,7 @@ from fastapi import APIRouter, Path
 
 from meta.api.control import Controlled
 from meta.api.fragments import FragmentName
-from meta.api.wire import SubscriberIn, SubscriberOut
-from meta.lifecycle import Subscriber
+from meta.api.wire import HeardOut, SubscriberIn, SubscriberOut
 
 router = APIRouter(prefix="/v1/fragments/{name}/subscribers", tags=["subscribers"])
 
@@ -17,27 +16,21 @@ SubscriberId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 @router.get("")
 def list_subscribers(name: FragmentName, control: Controlled) -> list[SubscriberOut]:
-    timeout_ms = control.registry.fragment(name).applier_timeout_ms
-    return [SubscriberOut.of(subscriber, timeout_ms) for subscriber in control.rescales.subscribers(name)]
+    return [SubscriberOut.of(subscriber) for subscriber in control.rescales.subscribers(name)]
 
 
 @router.put("/{subscriber_id}")
 def hear(
     name: FragmentName, subscriber_id: SubscriberId, body: SubscriberIn, control: Controlled
-) -> SubscriberOut:
-    heard = control.rescales.hear(
-        Subscriber(
-            id=subscriber_id,
-            fragment=name,
-            name=body.name,
-            role=body.role,
-            acknowledged_version=body.acknowledged_version,
-            seen_at_ms=control.hearing.now().now_ms,
+) -> HeardOut:
+    """Registers, beats and acknowledges. An acknowledgement of a version that the database lacks is left out."""
+    return HeardOut.of(
+        *control.rescales.hear(
+            name, subscriber_id, name=body.name, role=body.role, acknowledged=body.acknowledged_version
         )
     )
-    return SubscriberOut.of(heard, control.registry.fragment(name).applier_timeout_ms)
 
 
 @router.delete("/{subscriber_id}", status_code=HTTPStatus.NO_CONTENT)
-def dismiss(name: FragmentName, subscriber_id: SubscriberId, control: Controlled) -> None:
-    control.rescales.dismiss(name, subscriber_id)
+def deregister(name: FragmentName, subscriber_id: SubscriberId, control: Controlled) -> None:
+    control.rescales.deregister(name, subscriber_id)

@@ -1,5 +1,6 @@
 """What goes over the wire, and its converters from the service's values."""
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Annotated, Literal, Self
 
@@ -7,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from meta.lifecycle import (
     APPLIER_TIMEOUT_MS,
-    Certificate,
     Fragment,
     KeyField,
     Moment,
@@ -15,11 +15,13 @@ from meta.lifecycle import (
     RescalePlan,
     Role,
     Subscriber,
+    Version,
     Worker,
 )
-from meta.mapping.plan import Plan
+from meta.mapping.mapping import VnodeMapping
+from meta.mapping.plan import Certificate
 from meta.mapping.publication import Phase
-from meta.rescale import Goal, Version
+from meta.planning import DryRun, Goal
 from storage_keys.vnode import VNODE_COUNT_DEFAULT
 
 # A name becomes one step of an etcd key and of a URL.
@@ -125,28 +127,33 @@ class VersionOut(Response):
     units: list[UnitOut]
     owners: list[int]
     previous_version: int | None
-    previous_owners: list[int | None] | None
+    previous_owners: list[int] | None
     moves: int
     phases: dict[Phase, int]
 
     @classmethod
     def of(cls, version: Version) -> Self:
         body = version.body
+        vnodes = Counter(body.mapping.owners)
         return cls(
             fragment=body.fragment,
             version=body.version,
             vnode_count=body.vnode_count,
             hash_id=body.hash_id,
-            units=[
-                UnitOut(id=unit.id, worker=unit.worker, vnodes=len(body.mapping.vnodes_of(unit.id)))
-                for unit in body.units
-            ],
-            owners=[owner for owner in body.mapping.owners if owner is not None],
+            units=[UnitOut(id=unit.id, worker=unit.worker, vnodes=vnodes[unit.id]) for unit in body.units],
+            owners=_owners(body.mapping),
             previous_version=body.previous.version if body.previous else None,
-            previous_owners=list(body.previous.mapping.owners) if body.previous else None,
+            previous_owners=_owners(body.previous.mapping) if body.previous else None,
             moves=version.moves,
             phases={change.phase: change.at_ms for change in version.phases},
         )
+
+
+def _owners(mapping: VnodeMapping) -> list[int]:
+    """Of a mapping that is or may become a version: every vnode has an owner."""
+    owners = [owner for owner in mapping.owners if owner is not None]
+    assert len(owners) == mapping.vnode_count
+    return owners
 
 
 class PlanIn(Request):
@@ -175,42 +182,29 @@ class MoveOut(Response):
     reason: str
 
 
-class CertificateOut(Response):
-    moves: int
-    assigned: int
-    lower_bound: int
-    gap: int
-    spread: int
-    runs: int
-    cross_worker_moves: int
-
-    @classmethod
-    def of(cls, certificate: Certificate) -> Self:
-        return cls(**asdict(certificate))
-
-
 class PlanOut(Response):
     token: str
     fragment: str
     base_version: int
     expires_at_ms: int
-    certificate: CertificateOut
+    certificate: Certificate
     units: list[int]
-    previous_owners: list[int | None]
-    owners: list[int | None]
+    previous_owners: list[int]
+    owners: list[int]
     moves: list[MoveOut]
 
     @classmethod
-    def of(cls, stored: RescalePlan, planned: Plan) -> Self:
+    def of(cls, planned: DryRun) -> Self:
+        stored = planned.stored
         return cls(
             token=stored.token,
             fragment=stored.fragment,
-            base_version=stored.base.version,
+            base_version=stored.base_version,
             expires_at_ms=stored.expires_at_ms,
-            certificate=CertificateOut.of(stored.certificate),
+            certificate=stored.certificate,
             units=[unit.id for unit in stored.units],
-            previous_owners=list(stored.previous.owners),
-            owners=list(stored.mapping.owners),
+            previous_owners=_owners(planned.previous),
+            owners=_owners(stored.mapping),
             moves=[
                 MoveOut(vnode=move.vnode, source=move.source, target=move.target, reason=move.reason)
                 for move in planned.moves
@@ -230,7 +224,7 @@ class RescaleOut(Response):
     base_version: int
     version: int
     changed: bool
-    certificate: CertificateOut
+    certificate: Certificate
 
     @classmethod
     def of(cls, applied: RescalePlan) -> Self:
@@ -238,10 +232,10 @@ class RescaleOut(Response):
         return cls(
             token=applied.token,
             fragment=applied.fragment,
-            base_version=applied.base.version,
+            base_version=applied.base_version,
             version=applied.applied_version,
-            changed=applied.applied_version != applied.base.version,
-            certificate=CertificateOut.of(applied.certificate),
+            changed=applied.applied_version != applied.base_version,
+            certificate=applied.certificate,
         )
 
 
@@ -256,24 +250,39 @@ class SubscriberOut(Response):
     name: str
     role: Role
     acknowledged_version: int | None
-    expires_in_ms: int
+    seen_at_ms: int
 
     @classmethod
-    def of(cls, subscriber: Subscriber, applier_timeout_ms: int) -> Self:
+    def of(cls, subscriber: Subscriber) -> Self:
         return cls(
             id=subscriber.id,
             name=subscriber.name,
             role=subscriber.role,
             acknowledged_version=subscriber.acknowledged_version,
-            expires_in_ms=applier_timeout_ms,
+            seen_at_ms=subscriber.seen_at_ms,
         )
 
 
-class WaitingFor(Response):
+class HeardOut(Response):
+    """A subscriber, and what it goes on with: it beats before `expires_in_ms`, and follows `current_version`."""
+
     id: str
     name: str
+    role: Role
     acknowledged_version: int | None
-    seen_at_ms: int
+    expires_in_ms: int
+    current_version: int
+
+    @classmethod
+    def of(cls, subscriber: Subscriber, fragment: Fragment) -> Self:
+        return cls(
+            id=subscriber.id,
+            name=subscriber.name,
+            role=subscriber.role,
+            acknowledged_version=subscriber.acknowledged_version,
+            expires_in_ms=fragment.applier_timeout_ms,
+            current_version=fragment.current.version,
+        )
 
 
 class ProgressOut(Response):
@@ -281,7 +290,7 @@ class ProgressOut(Response):
     version: int
     phase: Phase
     acknowledged: int
-    waiting_for: list[WaitingFor]
+    waiting_for: list[SubscriberOut]
 
     @classmethod
     def of(cls, progress: Progress) -> Self:
@@ -290,15 +299,7 @@ class ProgressOut(Response):
             version=progress.current.version,
             phase=progress.current.phase,
             acknowledged=len(progress.acknowledged),
-            waiting_for=[
-                WaitingFor(
-                    id=applier.id,
-                    name=applier.name,
-                    acknowledged_version=applier.acknowledged_version,
-                    seen_at_ms=applier.seen_at_ms,
-                )
-                for applier in progress.waiting_for
-            ],
+            waiting_for=[SubscriberOut.of(applier) for applier in progress.waiting_for],
         )
 
 

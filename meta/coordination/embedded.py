@@ -26,8 +26,9 @@ log = logging.getLogger(__name__)
 _START_MS = 15_000
 _LOOK_MS = 250
 _STOP_S = 5
-# A data directory is free again only when the etcd of a killed service has ended too, some milliseconds later.
-_LOCK_S = 2
+# A data directory and its ports are free again only when the etcd of a killed service has ended too, some
+# milliseconds later.
+_FREE_S = 2
 # 3.5.0 to 3.5.2 may lose acknowledged writes when killed under load (etcd#13766).
 _DEVELOPMENT_ONLY = re.compile(r"^etcd Version: (3\.5\.[012])$", re.MULTILINE)
 # For one member on loopback: an election of 0.2 s instead of 1 s is most of the time to start. A reader copes
@@ -63,15 +64,16 @@ class DataDirInUse(EmbeddedEtcdError):
 
 
 class EtcdDidNotStart(EmbeddedEtcdError):
-    """etcd ended or did not answer; `last_words` is the end of its log."""
+    """Another process has a port of it, or it ended, or it did not answer."""
 
-    def __init__(self, endpoint: str, log_file: Path, last_words: str) -> None:
+    def __init__(self, endpoint: str, ports_file: Path, reason: str) -> None:
         super().__init__(
-            f"etcd did not come up at {endpoint}; {log_file} ends with: {last_words}\n"
-            f"If another process took the port, delete {log_file.with_name('etcd.json')} to get new ones."
+            f"etcd did not come up at {endpoint}: {reason}\n"
+            f"If another process has one of its ports, end that process, or delete {ports_file} to get new ports."
         )
         self.endpoint = endpoint
-        self.last_words = last_words
+        self.ports_file = ports_file
+        self.reason = reason
 
 
 def etcd_binary() -> Path:
@@ -94,7 +96,7 @@ class EmbeddedEtcd:
         self._data_dir = data_dir
         self._lock_file = lock_file
         self._binary = binary
-        self._client_port, self._peer_port = _ports(data_dir / "etcd.json")
+        self._client_port, self._peer_port = _ports(self._ports_file)
         self._changing = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -154,6 +156,7 @@ class EmbeddedEtcd:
             self._lock_file.close()
 
     def _launch(self) -> None:
+        self._await_free_ports()
         launched = threading.Event()
         # The death signal comes when the *thread* that started the child ends, so it gets one of its own.
         name = f"etcd in {self._data_dir}"
@@ -161,12 +164,27 @@ class EmbeddedEtcd:
         launched.wait()
         if not self._ready():
             self._end()
-            raise EtcdDidNotStart(self.endpoint, self._log_file, _last_words(self._log_file))
+            raise self._failure(f"{self._log_file} ends with: {_last_words(self._log_file)}")
+
+    @stamina.retry(on=EtcdDidNotStart, attempts=None, timeout=_FREE_S, wait_initial=0.05, wait_max=0.5)
+    def _await_free_ports(self) -> None:
+        """Without this, an etcd that has our client port would answer for ours, and we would write into it."""
+        for port in (self._client_port, self._peer_port):
+            with socket.socket() as probe:
+                # As etcd itself binds: closed connections of an etcd before do not count.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError as error:
+                    raise self._failure(f"port {port} cannot be had ({error.strerror})") from None
+
+    def _failure(self, reason: str) -> EtcdDidNotStart:
+        return EtcdDidNotStart(self.endpoint, self._ports_file, reason)
 
     def _keep(self, launched: threading.Event) -> None:
         try:
             with self._log_file.open("ab") as output:
-                self._process = subprocess.Popen(  # noqa: S603 - our own command line
+                process = self._process = subprocess.Popen(  # noqa: S603 - our own command line
                     self._command(),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -176,7 +194,7 @@ class EmbeddedEtcd:
                 )
         finally:
             launched.set()
-        self._process.wait()
+        process.wait()
 
     def _command(self) -> list[str]:
         clients, peers = self.endpoint, f"http://127.0.0.1:{self._peer_port}"
@@ -193,6 +211,7 @@ class EmbeddedEtcd:
         with EtcdClient([self.endpoint]) as client:
             for _ in range(_START_MS // _LOOK_MS):
                 if client.wait_ready(_LOOK_MS):
+                    # Its ports were free, and it ends if another process has taken one since: so this is its answer.
                     return self.alive()
                 if not self.alive():
                     return False
@@ -213,8 +232,12 @@ class EmbeddedEtcd:
     def _log_file(self) -> Path:
         return self._data_dir / "etcd.log"
 
+    @property
+    def _ports_file(self) -> Path:
+        return self._data_dir / "etcd.json"
 
-@stamina.retry(on=DataDirInUse, attempts=None, timeout=_LOCK_S, wait_initial=0.05, wait_max=0.5)
+
+@stamina.retry(on=DataDirInUse, attempts=None, timeout=_FREE_S, wait_initial=0.05, wait_max=0.5)
 def _locked(data_dir: Path) -> IO[str]:
     """An open file that holds the directory's lock until it, and every copy in a child, is closed."""
     lock_file = (data_dir / "lock").open("a")

@@ -4,35 +4,23 @@ What is published is a function of SQL, so any replica may publish, at any time 
 a replayed or stale publish changes nothing. Source: design.md, "SQL is the truth, etcd the publication".
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from meta.errors import DigestConflict
 from meta.etcd.client import EtcdClient
 from meta.etcd.values import ModRevisionIs, Put
 from meta.mapping.publication import Current, current_key, digest, version_key
 
+# The digest that SQL has for a version of the fragment, None where it has no such version.
+DigestOf = Callable[[int], str | None]
 
-class Publication(Enum):
+
+class Outcome(Enum):
     WRITTEN = auto()
     UNCHANGED = auto()
     AHEAD = auto()  # etcd holds a later version than SQL: the database was restored from a backup
-
-
-@dataclass
-class DigestConflict(Exception):
-    """etcd holds other bytes for this version than SQL: two histories, and no way to know the right one."""
-
-    fragment: str
-    version: int
-    published: str
-    stored: str
-
-    def __str__(self) -> str:
-        return (
-            f"version {self.version} of {self.fragment} is published with digest {self.published} but stored with "
-            f"{self.stored}: the database and etcd hold different histories. Nothing was changed; point the service "
-            "at the etcd that belongs to this database, or restore the database"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +28,14 @@ class Publisher:
     etcd: EtcdClient
     root: str
 
-    def publish(self, fragment: str, current: Current, body: bytes) -> Publication:
+    def publish(self, fragment: str, current: Current, body: bytes, digest_of: DigestOf) -> Outcome:
         """Writes `versions/{n}` and `current` unless etcd is there already.
 
-        Raises etcd's `EtcdError` family, `DigestConflict`, and `MalformedPublication` for foreign bytes.
+        Raises etcd's `EtcdError` family, `DigestConflict` where etcd is of another history than SQL, which
+        `digest_of` tells, and `MalformedPublication` for foreign bytes.
         """
         while True:
-            outcome = self._try_publish(fragment, current, body)
+            outcome = self._try_publish(fragment, current, body, digest_of)
             if outcome is not None:
                 return outcome
 
@@ -55,7 +44,9 @@ class Publisher:
         head = self.etcd.get(current_key(fragment, self.root))
         return Current.decode(head.value) if head is not None else None
 
-    def _try_publish(self, fragment: str, current: Current, body: bytes) -> Publication | None:
+    def _try_publish(
+        self, fragment: str, current: Current, body: bytes, digest_of: DigestOf
+    ) -> Outcome | None:
         """None where another replica wrote between our reading and our writing; each round of losers has a
         winner that moved (version, phase) on, so this ends."""
         head_key = current_key(fragment, self.root)
@@ -65,13 +56,13 @@ class Publisher:
         if stored is not None and stored.value != body:
             raise DigestConflict(fragment, current.version, digest(stored.value), current.digest)
         published = Current.decode(head.value) if head is not None else None
-        if published is not None and current.contradicts(published):
-            raise DigestConflict(fragment, current.version, published.digest, current.digest)
-        if published is not None and published.version > current.version:
-            return Publication.AHEAD
+        if published is not None:
+            require_same_history(fragment, published, digest_of)
+            if published.version > current.version:
+                return Outcome.AHEAD
         newest = current if current.supersedes(published) else published
         if stored is not None and newest == published:
-            return Publication.UNCHANGED
+            return Outcome.UNCHANGED
         assert newest is not None
         result = self.etcd.txn(
             [
@@ -80,4 +71,11 @@ class Publisher:
             ],
             [Put(body_key, body), Put(head_key, newest.encode())],
         )
-        return Publication.WRITTEN if result.succeeded else None
+        return Outcome.WRITTEN if result.succeeded else None
+
+
+def require_same_history(fragment: str, published: Current, digest_of: DigestOf) -> None:
+    """Raises `DigestConflict`, also where SQL has gone on since: going over it would hide it for ever."""
+    ours = digest_of(published.version)
+    if ours is not None and ours != published.digest:
+        raise DigestConflict(fragment, published.version, published.digest, ours)

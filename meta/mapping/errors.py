@@ -1,4 +1,3 @@
-import reprlib
 from typing import ClassVar
 
 
@@ -65,11 +64,3 @@ class MalformedPublication(MappingError):
     """Published bytes that are not what this version of vnodemap writes."""
 
     name = "malformed-publication"
-
-
-def shown(value: object) -> str:
-    """A value from outside, short enough for a message whatever it is."""
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # Python refuses to write integers of thousands of digits
-        return "a huge number"

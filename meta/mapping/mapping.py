@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Self
 
-from meta.mapping.errors import Malformed, shown
+from meta.mapping.errors import Malformed
 from meta.mapping.unit import UNIT_ID_MAX
+from storage_keys.errors import shown
 
 # A bound against nonsense, far above any fragment's count (storage keys stop at 65,536).
 VNODE_COUNT_MAX = 1 << 24
@@ -41,7 +42,7 @@ class VnodeMapping:
     owners: tuple[int | None, ...]
 
     def __post_init__(self) -> None:
-        check_vnode_count(len(self.owners))
+        _require_size(len(self.owners))
         # Types before values: True is equal to 1, and would hide in a set.
         if not set(map(type, self.owners)) <= {int, type(None)}:
             strange = next(o for o in self.owners if type(o) not in (int, type(None)))
@@ -52,7 +53,7 @@ class VnodeMapping:
 
     @classmethod
     def unowned(cls, vnode_count: int) -> Self:
-        check_vnode_count(vnode_count)
+        _require_size(vnode_count)
         return cls((None,) * vnode_count)
 
     @classmethod
@@ -83,22 +84,14 @@ class VnodeMapping:
         return tuple(sorted({owner for owner in self.owners if owner is not None}))
 
     @property
-    def slots(self) -> dict[int, int]:
-        """The slot of each unit that owns anything: its rank among `units`."""
-        return {unit: slot for slot, unit in enumerate(self.units)}
-
-    @property
     def slot_owners(self) -> tuple[int, ...]:
-        """The slot of each vnode's owner. Raises `Malformed` where a vnode has none."""
-        slots = self.slots
+        """The slot of each vnode's owner, its rank among `units`. Raises `Malformed` where a vnode has none."""
+        slots = {unit: slot for slot, unit in enumerate(self.units)}
         try:
             return tuple(slots[owner] for owner in self.owners)  # type: ignore[index]
         except KeyError:
             vnode = self.owners.index(None)
             raise Malformed(f"vnode {vnode} has no owner, so no slot; plan a mapping first") from None
-
-    def owner(self, vnode: int) -> int | None:
-        return self.owners[vnode]
 
     def vnodes_of(self, unit: int) -> tuple[int, ...]:
         return tuple(vnode for vnode, owner in enumerate(self.owners) if owner == unit)
@@ -131,7 +124,7 @@ class VnodeMapping:
         return ((owner, _length(run)) for owner, run in groupby(self.owners))
 
 
-def check_vnode_count(vnode_count: int) -> None:
+def _require_size(vnode_count: int) -> None:
     """Raises `Malformed`. Which counts a fragment may have is `storage_keys`' rule, and narrower."""
     if type(vnode_count) is not int or not 1 <= vnode_count <= VNODE_COUNT_MAX:
         raise Malformed(f"a vnode count is an integer from 1 to {VNODE_COUNT_MAX}, not {shown(vnode_count)}")

@@ -1,11 +1,13 @@
 """`vnodectl plan --offline`: the planner over JSON documents, without a service (offline-json.md)."""
 
+from dataclasses import asdict
 from typing import Any
 
-from meta.mapping.errors import Malformed, shown
+from meta.mapping.errors import Malformed
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.plan import Plan, plan
 from meta.mapping.unit import Unit
+from storage_keys.errors import shown
 
 _NOT_YET = ("loads", "budget", "defragment")
 
@@ -57,16 +59,8 @@ def _unit(fields: Any) -> Unit:
 
 
 def _answer(plan: Plan) -> dict[str, Any]:
-    return {
-        "owners": list(plan.mapping.owners),
-        "moves": [
-            {"vnode": move.vnode, "from": move.source, "to": move.target, "reason": move.reason}
-            for move in plan.moves
-        ],
-        "assigned": plan.assigned,
-        "lower_bound": plan.lower_bound,
-        "gap": plan.gap,
-        "spread": plan.spread,
-        "runs": plan.runs,
-        "cross_worker_moves": plan.cross_worker_moves,
-    }
+    moves = [
+        {"vnode": move.vnode, "from": move.source, "to": move.target, "reason": move.reason}
+        for move in plan.moves
+    ]
+    return {"owners": list(plan.mapping.owners), **asdict(plan.certificate), "moves": moves}

@@ -27,22 +27,30 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The next mapping, and the figures it is judged by.
+class Certificate:
+    """The figures a plan is judged by.
 
-    `moves` in order of vnodes; `assigned` counts the vnodes that nobody owned, which are no moves. `gap` is
-    `len(moves) - lower_bound`. `spread` is the difference between the most and the fewest vnodes that a unit
-    with a weight above 0 owns. A move from a gone owner counts as one between workers.
+    `moves` and `assigned` count vnodes: those that change their owner, and those that nobody owned. `gap` is
+    `moves - lower_bound`, 0 where fewer moves are not possible. `spread` is the difference between the most and
+    the fewest vnodes that a unit with a weight above 0 owns. A move from a gone owner is one between workers.
     """
 
-    mapping: VnodeMapping
-    moves: tuple[Move, ...]
+    moves: int
     assigned: int
     lower_bound: int
     gap: int
     spread: int
     runs: int
     cross_worker_moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next mapping; `moves` are in order of vnodes."""
+
+    mapping: VnodeMapping
+    moves: tuple[Move, ...]
+    certificate: Certificate
 
 
 def first_mapping(vnode_count: int, units: Iterable[Unit]) -> VnodeMapping:
@@ -61,9 +69,8 @@ def plan(previous: VnodeMapping, units: Iterable[Unit]) -> Plan:
     worker = {unit.id: unit.worker for unit in members}
     shares = [quota[unit.id] for unit in members if unit.weight > 0]
     lower_bound = fewest_moves(have, quota)
-    return Plan(
-        mapping=mapping,
-        moves=moves,
+    certificate = Certificate(
+        moves=len(moves),
         assigned=previous.owners.count(None),
         lower_bound=lower_bound,
         gap=len(moves) - lower_bound,
@@ -71,6 +78,7 @@ def plan(previous: VnodeMapping, units: Iterable[Unit]) -> Plan:
         runs=mapping.run_count,
         cross_worker_moves=sum(worker.get(move.source) != worker[move.target] for move in moves),
     )
+    return Plan(mapping, moves, certificate)
 
 
 def _require_plannable(units: tuple[Unit, ...], vnode_count: int) -> None:

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from meta.mapping.errors import Malformed, MalformedPublication, MappingError, shown
+from meta.mapping.errors import Malformed, MalformedPublication, MappingError
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.unit import Unit, sorted_units
+from storage_keys.errors import shown
+from storage_keys.vnode import PREFIX_COUNT
 
 _Decoded = TypeVar("_Decoded")
 
 FORMAT = 1
 DEFAULT_ROOT = "/vnodemap/v1"
 
-# What a fragment may have (storage keys): it bounds what a few hostile bytes can make us allocate.
-_VNODE_COUNT_MAX = 1 << 16
 _VERSION_MAX = 2**63 - 1
 _VERSION_DIGITS = 19
 
@@ -219,7 +219,8 @@ def _units_of(by_worker: Any) -> tuple[Unit, ...]:
 def _mapping_of(owners: Any) -> VnodeMapping:
     if not isinstance(owners, str):
         raise Malformed("owners are a text of runs")
-    return VnodeMapping.parse(owners, _VNODE_COUNT_MAX)
+    # The most vnodes that a fragment may have: a few hostile bytes must not make us allocate more.
+    return VnodeMapping.parse(owners, PREFIX_COUNT)
 
 
 def _base_of(fields: Any) -> Base:

@@ -3,14 +3,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from meta.mapping.errors import Malformed, shown
+from meta.mapping.errors import Malformed
+from storage_keys.errors import shown
 
 UNIT_ID_MAX = 2**63 - 1
-
-
-def is_unit_id(value: object) -> bool:
-    # Not isinstance: True would pass for unit 1.
-    return type(value) is int and 0 <= value <= UNIT_ID_MAX
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -25,7 +21,8 @@ class Unit:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if not is_unit_id(self.id):
+        # Not isinstance: True would pass for unit 1.
+        if type(self.id) is not int or not 0 <= self.id <= UNIT_ID_MAX:
             raise Malformed(f"a unit id is an integer from 0 to {UNIT_ID_MAX}, not {shown(self.id)}")
         if not isinstance(self.worker, str) or not self.worker:
             raise Malformed(f"unit {self.id}: a worker is a name that is not empty, not {shown(self.worker)}")

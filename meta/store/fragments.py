@@ -1,13 +1,15 @@
 """Fragments, their mapping versions and the phases these went through, as rows."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from meta.lifecycle import Fragment, KeyField, PhaseChange
 from meta.mapping.publication import Current, Phase
 from meta.store.tables import fragments, mapping_versions, phase_changes
+
+T = TypeVar("T")
 
 
 class Fragments:
@@ -41,21 +43,24 @@ class Fragments:
 
     def body(self, name: str, version: int) -> bytes | None:
         """The very bytes that are published for this version."""
-        return self._connection.execute(
-            sa.select(mapping_versions.c.body).where(
-                mapping_versions.c.fragment == name, mapping_versions.c.version == version
-            )
-        ).scalar_one_or_none()
+        return self._of_version(mapping_versions.c.body, name, version)
+
+    def digest(self, name: str, version: int) -> str | None:
+        return self._of_version(mapping_versions.c.digest, name, version)
+
+    def moves(self, name: str, version: int) -> int | None:
+        """How many vnodes this version moved."""
+        return self._of_version(mapping_versions.c.moves, name, version)
 
     def begin_version(
-        self, name: str, base: Current, new: Current, body: bytes, *, moves: int, now_ms: int
+        self, name: str, base_version: int, new: Current, body: bytes, *, moves: int, now_ms: int
     ) -> bool:
-        """Compare-and-set from a settled `base` to `new`; False where another version came first."""
+        """Compare-and-set from a settled base to `new`; False where another version came first."""
         advanced = self._set(
             name,
             new.version,
             new.phase,
-            fragments.c.version == base.version,
+            fragments.c.version == base_version,
             fragments.c.phase == Phase.SETTLED,
         )
         if advanced:
@@ -71,21 +76,22 @@ class Fragments:
             self._log_phase(name, version, target, now_ms)
         return changed
 
-    def phases(self, name: str) -> list[PhaseChange]:
-        """Every phase of every version, oldest first."""
-        rows = self._connection.execute(sa.select(phase_changes).where(phase_changes.c.fragment == name))
+    def phases(self, name: str, version: int) -> list[PhaseChange]:
+        """Every phase that this version went through, oldest first."""
+        rows = self._connection.execute(
+            sa.select(phase_changes).where(
+                phase_changes.c.fragment == name, phase_changes.c.version == version
+            )
+        )
         changes = [PhaseChange(row.version, Phase(row.phase), row.at_ms) for row in rows]
         # By rank, since two phases may fall into one millisecond.
-        return sorted(changes, key=lambda change: (change.version, change.phase.rank))
+        return sorted(changes, key=lambda change: change.phase.rank)
 
-    def moves(self, name: str) -> dict[int, int]:
-        """How many vnodes each version moved."""
-        rows = self._connection.execute(
-            sa.select(mapping_versions.c.version, mapping_versions.c.moves)
-            .where(mapping_versions.c.fragment == name)
-            .order_by(mapping_versions.c.version)
+    def _of_version(self, column: sa.Column[T], name: str, version: int) -> T | None:
+        statement = sa.select(column).where(
+            mapping_versions.c.fragment == name, mapping_versions.c.version == version
         )
-        return {row.version: row.moves for row in rows}
+        return self._connection.execute(statement).scalar_one_or_none()
 
     def _set(self, name: str, version: int, phase: Phase, *conditions: sa.ColumnElement[bool]) -> bool:
         statement = (

@@ -5,9 +5,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from meta.lifecycle import Certificate, RescalePlan
+from meta.lifecycle import RescalePlan
 from meta.mapping.mapping import VnodeMapping
-from meta.mapping.publication import Current, Phase
+from meta.mapping.plan import Certificate
 from meta.mapping.unit import Unit
 from meta.store.tables import plans
 
@@ -21,10 +21,8 @@ class Plans:
             plans.insert().values(
                 id=plan.id,
                 fragment=plan.fragment,
-                base_version=plan.base.version,
-                base_digest=plan.base.digest,
+                base_version=plan.base_version,
                 units=[asdict(unit) for unit in plan.units],
-                previous_owners=str(plan.previous),
                 owners=str(plan.mapping),
                 certificate=asdict(plan.certificate),
                 digest=plan.digest,
@@ -40,14 +38,19 @@ class Plans:
     def mark_applied(self, plan_id: str, version: int) -> None:
         self._connection.execute(plans.update().where(plans.c.id == plan_id).values(applied_version=version))
 
+    def forget_expired(self, before_ms: int) -> None:
+        """Drops the plans that expired before `before_ms` without having been applied."""
+        self._connection.execute(
+            plans.delete().where(plans.c.applied_version.is_(None), plans.c.expires_at_ms < before_ms)
+        )
+
 
 def _plan(row: sa.Row[Any]) -> RescalePlan:
     return RescalePlan(
         id=row.id,
         fragment=row.fragment,
-        base=Current(row.base_version, Phase.SETTLED, row.base_digest),
+        base_version=row.base_version,
         units=tuple(Unit(**unit) for unit in row.units),
-        previous=VnodeMapping.parse(row.previous_owners),
         mapping=VnodeMapping.parse(row.owners),
         certificate=Certificate(**row.certificate),
         created_at_ms=row.created_at_ms,

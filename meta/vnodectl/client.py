@@ -1,7 +1,8 @@
 """The service's HTTP API, as the commands use it."""
 
 from collections.abc import Mapping
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import httpx
 
@@ -18,9 +19,18 @@ class Service:
     def __init__(self, url: str) -> None:
         self.url = url
         try:
-            self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S)
+            # No proxy out of the environment: it has no business between an operator and the control plane.
+            self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
         except httpx.InvalidURL as error:
             raise ServiceError(f"{url} is no URL ({error}); write http://HOST:PORT") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
 
     def get(self, path: str) -> Any:
         return self._call("GET", path)
@@ -30,9 +40,6 @@ class Service:
 
     def put(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._call("PUT", path, body)
-
-    def close(self) -> None:
-        self._http.close()
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:

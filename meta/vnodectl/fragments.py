@@ -6,7 +6,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from meta.vnodectl.session import DEFAULT_SERVER, Server, out, service
+from meta.vnodectl.client import Service
+from meta.vnodectl.session import DEFAULT_SERVER, Server, out
 from storage_keys.vnode import VNODE_COUNT_DEFAULT
 
 app = typer.Typer(no_args_is_help=True, help="Fragments: parts of jobs, each with its own mapping.")
@@ -37,7 +38,7 @@ def create(
         "parallelism": parallelism,
         "vnode_count": vnodes,
     }
-    with service(server) as api:
+    with Service(server) as api:
         fragment = api.post("/v1/fragments", request)
     out.print(
         f"fragment {name}: {fragment['vnode_count']} vnodes on {parallelism} units, version {fragment['version']}"
@@ -47,7 +48,7 @@ def create(
 @app.command("list")
 def list_(server: Server = DEFAULT_SERVER) -> None:
     """All fragments."""
-    with service(server) as api:
+    with Service(server) as api:
         fragments = api.get("/v1/fragments")
     table = Table("fragment", "vnodes", "key", "version", "phase")
     for fragment in fragments:
@@ -66,7 +67,7 @@ def show(
     name: Annotated[str, typer.Argument(help="The fragment's name.")], server: Server = DEFAULT_SERVER
 ) -> None:
     """One fragment: its version, its units, and who still has to acknowledge."""
-    with service(server) as api:
+    with Service(server) as api:
         fragment = api.get(f"/v1/fragments/{name}")
         progress = api.get(f"/v1/fragments/{name}/progress")
         subscribers = api.get(f"/v1/fragments/{name}/subscribers")

@@ -7,10 +7,11 @@ import typer
 from rich.table import Table
 
 from meta.etcd.client import EtcdClient
-from meta.etcd.reader import KeyReader, Unreachable
+from meta.etcd.reader import KeyReader, Reading, Unreachable
+from meta.mapping.errors import MalformedPublication
 from meta.mapping.publication import Current, current_key
-from meta.vnodectl.client import ServiceError
-from meta.vnodectl.session import DEFAULT_SERVER, Server, err, out, service
+from meta.vnodectl.client import Service, ServiceError
+from meta.vnodectl.session import DEFAULT_SERVER, Server, err, out
 from meta.vnodectl.strip import strip
 
 app = typer.Typer(no_args_is_help=True, help="Mapping versions: which unit owns which vnode, and since when.")
@@ -25,20 +26,18 @@ def show(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """One version as a strip of cells, those that it moved marked."""
-    with service(server) as api:
-        versions = {found["version"]: found for found in api.get(f"/v1/fragments/{fragment}/versions")}
-    wanted = max(versions) if version is None else version
-    if wanted not in versions:
-        raise ServiceError(f"fragment {fragment} has no version {wanted}; it has 1 to {max(versions)}")
-    found = versions[wanted]
-    out.print(f"[bold]{fragment}[/bold] version {wanted}: {_moved(found)}")
+    with Service(server) as api:
+        if version is None:
+            version = api.get(f"/v1/fragments/{fragment}")["version"]
+        found = api.get(f"/v1/fragments/{fragment}/versions/{version}")
+    out.print(f"[bold]{fragment}[/bold] version {version}: {_moved(found)}")
     out.print(strip(found["owners"], found["previous_owners"]))
 
 
 @app.command()
 def history(fragment: FragmentName, server: Server = DEFAULT_SERVER) -> None:
     """All versions, and when each went through its phases."""
-    with service(server) as api:
+    with Service(server) as api:
         versions = api.get(f"/v1/fragments/{fragment}/versions")
     table = Table("version", "units", "moved", "rescaling", "accepted", "settled")
     for version in versions:
@@ -50,21 +49,33 @@ def history(fragment: FragmentName, server: Server = DEFAULT_SERVER) -> None:
 
 def watch(fragment: FragmentName, server: Server = DEFAULT_SERVER) -> None:
     """Follow a fragment's versions through etcd as they are published. Ctrl-C ends it."""
-    with service(server) as api:
+    with Service(server) as api:
         api.get(f"/v1/fragments/{fragment}")
         etcd = api.get("/v1/coordination")["etcd"]
-    key = current_key(fragment, etcd["root"])
-    with EtcdClient(etcd["endpoints"]) as client, KeyReader(client, key) as reader:
+    try:
+        client = EtcdClient(etcd["endpoints"])
+    except ValueError as error:
+        raise ServiceError(f"the service names an etcd that cannot be read: {error}") from error
+    with client, KeyReader(client, current_key(fragment, etcd["root"])) as reader:
         shown = None
         for reading in reader:
-            if isinstance(reading, Unreachable):
-                err.print(reading.reason, style="yellow", markup=False)
-                continue
-            current = Current.decode(reading.value.value) if reading.value else None
-            if current is not None and current != shown:
+            seen = _seen(reading)
+            if seen is not None and seen != shown:
                 now = datetime.now().astimezone()
-                out.print(f"{now:%H:%M:%S}  {fragment} version {current.version} {current.phase}")
-                shown = current
+                out.print(f"{now:%H:%M:%S}  {fragment} version {seen.version} {seen.phase}")
+                shown = seen
+
+
+def _seen(reading: Reading | Unreachable) -> Current | None:
+    """What is published; None, and a word on it, where that is nothing or nothing of ours."""
+    if isinstance(reading, Unreachable):
+        err.print(reading.reason, style="yellow", markup=False)
+        return None
+    try:
+        return Current.decode(reading.value.value) if reading.value else None
+    except MalformedPublication as error:
+        err.print(f"what etcd has is not of this vnodemap: {error}", style="yellow", markup=False)
+        return None
 
 
 def _moved(version: dict[str, Any]) -> str:

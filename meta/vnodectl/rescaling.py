@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from meta.mapping.errors import PlanError
 from meta.mapping.offline import plan_offline
 from meta.vnodectl.client import Service, ServiceError
-from meta.vnodectl.session import DEFAULT_SERVER, Server, answer_json, err, out, service
+from meta.vnodectl.session import DEFAULT_SERVER, Server, answer_json, err, out
 from meta.vnodectl.strip import strip, units_of
 
 POLL_S = 0.2
@@ -39,7 +39,7 @@ def plan(
         return
     if fragment is None:
         raise typer.BadParameter("name the fragment, or use --offline")
-    with service(server) as api:
+    with Service(server) as api:
         planned = api.post(f"/v1/fragments/{fragment}/plans", _goal(parallelism, units))
     show_plan(planned)
     out.print(f"apply it with: vnodectl apply {planned['token']}")
@@ -51,7 +51,7 @@ def apply(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Apply a plan by its token, and wait until every applier has acknowledged."""
-    with service(server) as api:
+    with Service(server) as api:
         apply_token(api, token, timeout_s)
 
 
@@ -64,7 +64,7 @@ def rescale(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Plan, confirm, apply and wait: the whole rescale while the job runs."""
-    with service(server) as api:
+    with Service(server) as api:
         planned = api.post(f"/v1/fragments/{fragment}/plans", _goal(parallelism, units))
         show_plan(planned)
         if planned["owners"] == planned["previous_owners"]:

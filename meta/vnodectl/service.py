@@ -31,7 +31,7 @@ from meta.vnodectl.session import ServeError, out
 
 log = logging.getLogger(__name__)
 
-RECONCILE_INTERVAL_S = 1.0
+INTERVAL_S = 1.0
 
 
 def run(data_dir: Path, host: str, port: int, database_url: str | None, etcd: list[str] | None) -> None:
@@ -46,7 +46,7 @@ def run(data_dir: Path, host: str, port: int, database_url: str | None, etcd: li
         closing(_listen(host, port)) as listener,
         _database(database_url or f"sqlite:///{data_dir / 'meta.db'}") as database,
         _etcd(data_dir, etcd) as running,
-        EtcdClient(running.endpoints) as client,
+        _client(running.endpoints) as client,
     ):
         shown_host = f"[{host}]" if ":" in host else host
         url = f"http://{shown_host}:{listener.getsockname()[1]}"
@@ -86,6 +86,15 @@ def _etcd(data_dir: Path, endpoints: list[str] | None) -> Iterator[_Etcd]:
         embedded.stop()
 
 
+def _client(endpoints: tuple[str, ...]) -> EtcdClient:
+    try:
+        return EtcdClient(endpoints)
+    except ValueError as error:
+        raise ServeError(
+            f"--etcd takes HOST:PORT, for example 127.0.0.1:2379, and not {', '.join(endpoints)}"
+        ) from error
+
+
 @contextmanager
 def _database(url: str) -> Iterator[Database]:
     try:
@@ -113,35 +122,55 @@ def _control(database: Database, client: EtcdClient, endpoints: tuple[str, ...])
 def _lifespan(control: Control, etcd: _Etcd, announce: Callable[[], None]) -> Lifespan:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        reconciling = asyncio.create_task(_reconcile_forever(control, etcd))
-        reconciling.add_done_callback(_end_service_on_failure)
+        # One each, since an etcd that cannot be brought up or does not answer is no reason to wait for anybody.
+        loops = (_tick_forever(control.hearing), _keep_up_forever(etcd), _reconcile_forever(control))
+        running = [asyncio.create_task(loop) for loop in loops]
+        for task in running:
+            task.add_done_callback(_end_service_on_failure)
         announce()
         yield
-        reconciling.cancel()
-        with suppress(asyncio.CancelledError):
-            await reconciling
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     return lifespan
 
 
-def _end_service_on_failure(reconciling: asyncio.Task[None]) -> None:
+def _end_service_on_failure(task: asyncio.Task[None]) -> None:
     """A service that does not publish any more must not look healthy."""
-    if not reconciling.cancelled() and (error := reconciling.exception()):
-        log.critical("reconciliation failed, so the service ends", exc_info=error)
+    if not task.cancelled() and (error := task.exception()):
+        log.critical("a part of the service failed, so it ends", exc_info=error)
         signal.raise_signal(signal.SIGTERM)
 
 
-async def _reconcile_forever(control: Control, etcd: _Etcd) -> None:
-    """Keeps etcd up and up to date. After the database was away, silence counts anew (one expiry of grace)."""
+async def _tick_forever(hearing: Hearing) -> None:
+    """In the event loop itself: only a process that stood still makes a gap."""
+    while True:
+        hearing.now()
+        await asyncio.sleep(INTERVAL_S)
+
+
+# The two below work in threads, since each may take seconds, and the API answers meanwhile.
+
+
+async def _keep_up_forever(etcd: _Etcd) -> None:
     while True:
         try:
-            # In a thread, since it takes seconds until etcd is back, and the API answers meanwhile.
             await asyncio.to_thread(etcd.keep_up)
+        except EmbeddedEtcdError as error:
+            log.error("etcd is away, will try again: %s", error)
+        await asyncio.sleep(INTERVAL_S)
+
+
+async def _reconcile_forever(control: Control) -> None:
+    """Keeps etcd up to date. After the database was away, silence counts anew (one expiry of grace)."""
+    while True:
+        try:
             await asyncio.to_thread(control.rescales.reconcile)
-        except (sa.exc.SQLAlchemyError, EmbeddedEtcdError) as error:
+        except sa.exc.SQLAlchemyError as error:
             log.error("cannot reconcile, will try again: %s", error)
             control.hearing.interrupted()
-        await asyncio.sleep(RECONCILE_INTERVAL_S)
+        await asyncio.sleep(INTERVAL_S)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -2,15 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from meta.mapping.errors import PlanError
-from meta.vnodectl.client import Service
 from storage_keys.errors import StorageKeyError
 
 DEFAULT_PORT = 7070
@@ -32,15 +30,6 @@ Server = Annotated[
 
 class ServeError(Exception):
     """The service cannot start; the message says what to change."""
-
-
-@contextmanager
-def service(url: str) -> Iterator[Service]:
-    opened = Service(url)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def answer_json(core: Core, refusal: Refusal, *, lines: bool = False) -> None:

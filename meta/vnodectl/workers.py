@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from meta.vnodectl.session import DEFAULT_SERVER, Server, out, service
+from meta.vnodectl.client import Service
+from meta.vnodectl.session import DEFAULT_SERVER, Server, out
 
 app = typer.Typer(no_args_is_help=True, help="Worker nodes and their parallel units.")
 
@@ -21,7 +22,7 @@ def add(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Register a worker with its parallel units."""
-    with service(server) as api:
+    with Service(server) as api:
         worker = api.put(
             f"/v1/workers/{name}", {"parallelism": units, "heartbeat_timeout_ms": heartbeat_timeout_ms}
         )
@@ -31,7 +32,7 @@ def add(
 @app.command("list")
 def list_(server: Server = DEFAULT_SERVER) -> None:
     """The registered workers."""
-    with service(server) as api:
+    with Service(server) as api:
         workers = api.get("/v1/workers")
     table = Table("worker", "units", "alive")
     for worker in workers:

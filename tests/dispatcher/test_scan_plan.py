@@ -16,7 +16,7 @@ PREFIXES = np.arange(65_536)
 
 
 def file(name: str, first: int, last: int) -> DataFile:
-    return DataFile(name, rows=10, size_bytes=100, first_prefix=first, last_prefix=last)
+    return DataFile(name, first_prefix=first, last_prefix=last)
 
 
 @st.composite
@@ -52,8 +52,6 @@ def test_each_prefix_is_in_the_group_of_its_owner_and_each_file_where_it_may_hav
         assert (mine == (owner_of_prefix == group.unit)).all()
         held = [f for f in files if mine[f.first_prefix : f.last_prefix + 1].any()]
         assert list(group.files) == held
-        vnodes = {vnode for run in group.vnodes for vnode in range(run.first, run.last + 1)}
-        assert vnodes == set(mapping.vnodes_of(group.unit))
     assert (times == 1).all()
 
 
@@ -64,18 +62,16 @@ def test_a_known_prefix_leaves_one_vnode_of_one_group(
     vnode = prefix * mapping.vnode_count >> 16
     for group in plan_scan(mapping, files, prefix):
         if group.unit == mapping.owners[vnode]:
-            assert group.vnodes == (Interval(vnode, vnode),)
             assert group.prefixes == (Interval(prefix, prefix),)
             assert list(group.files) == [f for f in files if f.first_prefix <= prefix <= f.last_prefix]
         else:
-            assert (group.vnodes, group.prefixes, group.files) == ((), (), ())
+            assert (group.prefixes, group.files) == ((), ())
 
 
 def test_adjacent_vnodes_are_one_range() -> None:
     first, second = plan_scan(VnodeMapping.parse("5*3 0*2 5"), [])
-    assert (first.unit, first.vnodes, first.prefixes) == (0, (Interval(3, 4),), (Interval(32_768, 54_613),))
-    assert (second.unit, second.vnodes) == (5, (Interval(0, 2), Interval(5, 5)))
-    assert second.prefixes == (Interval(0, 32_767), Interval(54_614, 65_535))
+    assert (first.unit, first.prefixes) == (0, (Interval(32_768, 54_613),))
+    assert (second.unit, second.prefixes) == (5, (Interval(0, 32_767), Interval(54_614, 65_535)))
 
 
 def test_a_vnode_of_nobody_is_refused_since_its_rows_would_be_lost() -> None:
@@ -83,12 +79,15 @@ def test_a_vnode_of_nobody_is_refused_since_its_rows_would_be_lost() -> None:
         plan_scan(VnodeMapping.parse("0 - 1"), [])
 
 
-def test_10000_files_under_65536_scattered_vnodes_are_planned_in_seconds() -> None:
+def test_a_file_costs_one_search_and_not_a_look_at_every_run() -> None:
     dice = random.Random(3)
     mapping = VnodeMapping(tuple(dice.randrange(500) for _ in range(65_536)))
     files = [file(f"f{number}", start := dice.randrange(65_000), start + 13) for number in range(10_000)]
-    started = time.perf_counter()
-    groups = plan_scan(mapping, files)
-    # 0.4 s measured.
-    assert time.perf_counter() - started < 10
+    seconds = []
+    for _ in range(2):
+        started = time.process_time()
+        groups = plan_scan(mapping, files)
+        seconds.append(time.process_time() - started)
+    # 10,000 files times 65,536 runs would take more than a minute.
+    assert min(seconds) < 10
     assert sum(len(group.files) for group in groups) > 100_000

@@ -2,61 +2,21 @@
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
-from deploy.process import ServiceProcess
 from dispatcher.streaming import Batch, each_batch
 from dispatcher.subscription import Subscription
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tests.dispatcher.conftest import Fragment
+
 Write = Callable[["DataFrame", Batch], None]
-
-
-class Fragment:
-    """A fragment of the shared service, by its own name, at version 1 on four units."""
-
-    def __init__(self, service: ServiceProcess, name: str) -> None:
-        self.name = name
-        self.server = service.url
-        self._http = httpx.Client(base_url=service.url, trust_env=False)
-        worker = self._call("PUT", f"/v1/workers/{name}", {"parallelism": 4})
-        self.units = worker["units"]
-        document = {
-            "name": name,
-            "vnode_count": 16,
-            "distribution_key": [{"name": "tailnum", "type": "string"}],
-            "parallelism": 4,
-        }
-        self._call("POST", "/v1/fragments", document)
-        # The shared service has other tests' workers too; from here on it runs on ours.
-        self.rescale(self.units)
-
-    def rescale(self, units: list[int]) -> None:
-        plan = self._call("POST", f"/v1/fragments/{self.name}/plans", {"units": units})
-        self._call("POST", "/v1/rescales", {"token": plan["token"]})
-
-    def progress(self) -> Any:
-        return self._call("GET", f"/v1/fragments/{self.name}/progress")
-
-    def close(self) -> None:
-        self._http.close()
-
-    def _call(self, method: str, path: str, document: dict[str, object] | None = None) -> Any:
-        return self._http.request(method, path, json=document).raise_for_status().json()
-
-
-@pytest.fixture
-def fragment(shared_service: ServiceProcess, request: pytest.FixtureRequest) -> Iterator[Fragment]:
-    fragment = Fragment(shared_service, request.node.name.replace("_", "-")[:60].rstrip("-"))
-    yield fragment
-    fragment.close()
 
 
 class Query:
@@ -86,7 +46,7 @@ class Query:
 
 
 def test_each_batch_is_routed_by_one_version_and_a_rescale_comes_between_two(
-    spark: "SparkSession", fragment: Fragment, tmp_path: Path
+    spark: "SparkSession", fragment: "Fragment", tmp_path: Path
 ) -> None:
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
@@ -107,7 +67,7 @@ def test_each_batch_is_routed_by_one_version_and_a_rescale_comes_between_two(
             assert row["_mapping_version"] == batch.version
             assert row["_unit"] == batch.mapping.mapping.units[row["slot"]]
 
-    with Subscription(fragment.server, fragment.name, name="a query") as subscription:
+    with Subscription(fragment.service_url, fragment.name, name="a query") as subscription:
         query = Query(spark, tmp_path, subscription, write)
         query.feed("N1", "N2", None, "N3", "", "ÅÄÖ")
         query.feed("N1", "N2", None, "N4")
@@ -124,12 +84,12 @@ def test_each_batch_is_routed_by_one_version_and_a_rescale_comes_between_two(
 
 
 def test_a_batch_that_fails_leaves_no_pin(
-    spark: "SparkSession", fragment: Fragment, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: "SparkSession", fragment: "Fragment", tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def write(rows: "DataFrame", batch: Batch) -> None:
         raise RuntimeError("the sink is full")
 
-    with Subscription(fragment.server, fragment.name, name="a query") as subscription:
+    with Subscription(fragment.service_url, fragment.name, name="a query") as subscription:
         query = Query(spark, tmp_path, subscription, write)
         with pytest.raises(Exception, match="the sink is full"):
             query.feed("N1")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.errors import DigestConflict, WrongBody
-from dispatcher.view import Report, Source, View, accepted, checked_body, confirms, heard, needs_body, report
+from dispatcher.view import Report, Source, View, accepted, checked_body, confirms, needs_body, report, taken
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import Base, Current, MappingVersion, Phase, digest, encode_body
 from meta.mapping.unit import Unit
@@ -31,7 +31,7 @@ def current(published: MappingVersion, phase: Phase) -> Current:
 
 
 def told(view: View | None, published: MappingVersion, phase: Phase, now_ms: int = 0) -> View:
-    return heard(view, published, current(published, phase), Source.ETCD, now_ms)
+    return taken(view, published, current(published, phase), Source.ETCD, now_ms)
 
 
 def test_a_version_is_used_from_its_acceptance_on_and_the_one_before_until_then() -> None:
@@ -87,9 +87,9 @@ def test_the_same_version_confirms_even_in_a_phase_of_the_past() -> None:
 
 def test_one_version_with_two_bodies_names_both_digests() -> None:
     ours, theirs = current(version(2, base=1), SETTLED), current(version(2), SETTLED)
-    view = heard(None, version(2, base=1), ours, Source.DISK, 0)
+    view = taken(None, version(2, base=1), ours, Source.DISK, 0)
     with pytest.raises(DigestConflict) as conflict:
-        heard(view, view.newest, theirs, Source.ETCD, 0)
+        taken(view, view.newest, theirs, Source.ETCD, 0)
     assert (conflict.value.held, conflict.value.offered) == (ours.digest, theirs.digest)
     assert ours.digest in str(conflict.value)
     assert theirs.digest in str(conflict.value)
@@ -167,7 +167,7 @@ class Enemy:
         if not needs_body(self.view, announced):
             assert self.view is not None
             newest = self.view.newest
-        self.view = heard(self.view, newest, announced, Source.ETCD, 0)
+        self.view = taken(self.view, newest, announced, Source.ETCD, 0)
 
     def accept(self) -> None:
         asked = report(self.view, self.pins, "applier").accept

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,12 @@ import pytest
 import trustme
 
 from meta.coordination import child
-from meta.coordination.embedded import EmbeddedEtcd, etcd_binary
+from meta.coordination.embedded import etcd_binary
 from meta.etcd.client import EtcdClient
 from meta.etcd.connection import Credentials, Tls
 from meta.etcd.errors import Unauthenticated
 
 DEADLINE_S = 15
-ALICE = Credentials("alice", "secret")
 
 
 def free_port() -> int:
@@ -34,6 +32,8 @@ def free_port() -> int:
 
 class Server:
     """One etcd process that a test may stop, kill, pause and start again."""
+
+    alice = Credentials("alice", "secret")
 
     def __init__(self, folder: Path, *flags: str, tls: Tls | None = None) -> None:
         self.folder = folder
@@ -94,28 +94,22 @@ class Server:
             ("user", "grant-role", "root", "root"),
             ("role", "add", "open"),
             ("role", "grant-permission", "open", "readwrite", "/open/", "--prefix"),
-            ("user", "add", f"{ALICE.user}:{ALICE.password}"),
-            ("user", "grant-role", ALICE.user, "open"),
+            ("user", "add", f"{self.alice.user}:{self.alice.password}"),
+            ("user", "grant-role", self.alice.user, "open"),
             ("auth", "enable"),
         ):
             self.ctl(*command)
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """Gone at once, since each data directory is 62 MB, which pytest's tmp_path would keep."""
-    with tempfile.TemporaryDirectory(prefix="etcd-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture
 def make_server() -> Iterator[Callable[..., Server]]:
     """Makes servers, not yet started; all are killed at the end."""
     made: list[Server] = []
-    with temporary_folder() as folder:
+    # Gone at once, since each data directory is 62 MB, which pytest's tmp_path would keep.
+    with tempfile.TemporaryDirectory(prefix="etcd-", ignore_cleanup_errors=True) as folder:
 
         def make(*flags: str, tls: Tls | None = None) -> Server:
-            home = folder / f"s{len(made)}"
+            home = Path(folder) / f"s{len(made)}"
             home.mkdir()
             made.append(Server(home, *flags, tls=tls))
             return made[-1]
@@ -146,19 +140,6 @@ def authority(tmp_path: Path) -> tuple[Tls, tuple[str, ...]]:
     return Tls(ca_file=tmp_path / "ca.pem"), flags
 
 
-@pytest.fixture(scope="session")
-def shared_endpoint() -> Iterator[str]:
-    with temporary_folder() as folder, EmbeddedEtcd.start(folder) as etcd:
-        yield etcd.endpoint
-
-
-@pytest.fixture
-def etcd(shared_endpoint: str) -> Iterator[EtcdClient]:
-    """A client of a server that other tests use too: keep below the key `root`."""
-    with EtcdClient([shared_endpoint]) as client:
-        yield client
-
-
 @pytest.fixture
 def root(request: pytest.FixtureRequest) -> str:
     """A prefix of the test's own."""
@@ -170,8 +151,8 @@ def soon() -> Iterator[Callable[..., Any]]:
     """Waits for a blocking function's result, within a deadline."""
     with ThreadPoolExecutor(1) as pool:
 
-        def wait(blocking: Callable[[], Any], deadline_s: float = DEADLINE_S) -> Any:
-            return pool.submit(blocking).result(deadline_s)
+        def wait(blocking: Callable[[], Any]) -> Any:
+            return pool.submit(blocking).result(DEADLINE_S)
 
         yield wait
 
@@ -180,7 +161,7 @@ def soon() -> Iterator[Callable[..., Any]]:
 def until(soon: Callable[..., Any]) -> Callable[..., Any]:
     """The first item of a blocking iterator that satisfies a condition, within a deadline."""
 
-    def first(items: Iterator[Any], condition: Callable[[Any], bool], deadline_s: float = DEADLINE_S) -> Any:
-        return soon(lambda: next(item for item in items if condition(item)), deadline_s)
+    def first(items: Iterator[Any], condition: Callable[[Any], bool]) -> Any:
+        return soon(lambda: next(item for item in items if condition(item)))
 
     return first

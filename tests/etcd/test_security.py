@@ -1,5 +1,9 @@
 """TLS, users, and both together."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import pytest
 import trustme
 
@@ -8,11 +12,16 @@ from meta.etcd.connection import Credentials, Tls
 from meta.etcd.errors import PermissionDenied, Unauthenticated, Unavailable
 from meta.etcd.reader import KeyReader, Reading
 
-ALICE = Credentials("alice", "secret")
+if TYPE_CHECKING:
+    from tests.etcd.conftest import Server
 
 
 @pytest.fixture(params=["plain", "tls"])
-def guarded(request, make_server, authority):
+def guarded(
+    request: pytest.FixtureRequest,
+    make_server: "Callable[..., Server]",
+    authority: tuple[Tls, tuple[str, ...]],
+) -> "Server":
     """A server that wants a login, whose tokens live for a second at most."""
     trust, flags = authority if request.param == "tls" else (None, ())
     server = make_server(*flags, "--auth-token-ttl", "1", tls=trust)
@@ -21,7 +30,9 @@ def guarded(request, make_server, authority):
     return server
 
 
-def test_a_trusted_server_is_talked_to_over_tls(make_server, authority, soon):
+def test_a_trusted_server_is_talked_to_over_tls(
+    make_server: "Callable[..., Server]", authority: tuple[Tls, tuple[str, ...]], soon: Callable[..., Any]
+) -> None:
     trust, flags = authority
     server = make_server(*flags, tls=trust)
     server.start()
@@ -32,7 +43,9 @@ def test_a_trusted_server_is_talked_to_over_tls(make_server, authority, soon):
             assert soon(lambda: next(watch)).revision == start
 
 
-def test_an_untrusted_server_is_unavailable(make_server, authority, tmp_path):
+def test_an_untrusted_server_is_unavailable(
+    make_server: "Callable[..., Server]", authority: tuple[Tls, tuple[str, ...]], tmp_path: Path
+) -> None:
     trust, flags = authority
     server = make_server(*flags, tls=trust)
     server.start()
@@ -42,7 +55,9 @@ def test_an_untrusted_server_is_unavailable(make_server, authority, tmp_path):
         client.get("/a")
 
 
-def test_a_server_may_want_to_know_the_client_by_certificate(make_server, tmp_path):
+def test_a_server_may_want_to_know_the_client_by_certificate(
+    make_server: "Callable[..., Server]", tmp_path: Path
+) -> None:
     ca = trustme.CA()
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
     for name in ("127.0.0.1", "client"):
@@ -64,8 +79,8 @@ def test_a_server_may_want_to_know_the_client_by_certificate(make_server, tmp_pa
         client.get("/a")
 
 
-def test_a_user_does_what_its_role_permits(guarded, soon):
-    with EtcdClient([guarded.endpoint], tls=guarded.tls, credentials=ALICE) as alice:
+def test_a_user_does_what_its_role_permits(guarded: "Server", soon: Callable[..., Any]) -> None:
+    with EtcdClient([guarded.endpoint], tls=guarded.tls, credentials=guarded.alice) as alice:
         start = alice.put("/open/a", b"1")
         assert alice.get("/open/a").value == b"1"
         assert alice.range("/open/").revision == start
@@ -75,8 +90,8 @@ def test_a_user_does_what_its_role_permits(guarded, soon):
         assert alice.keep_alive(lease.id) == 60
 
 
-def test_what_is_not_permitted_is_denied_also_to_a_watch(guarded, soon):
-    with EtcdClient([guarded.endpoint], tls=guarded.tls, credentials=ALICE) as alice:
+def test_what_is_not_permitted_is_denied_also_to_a_watch(guarded: "Server", soon: Callable[..., Any]) -> None:
+    with EtcdClient([guarded.endpoint], tls=guarded.tls, credentials=guarded.alice) as alice:
         for denied in (
             lambda: alice.get("/closed"),
             lambda: alice.put("/closed", b""),
@@ -89,7 +104,7 @@ def test_what_is_not_permitted_is_denied_also_to_a_watch(guarded, soon):
             assert refusal.value.user == "alice"
 
 
-def test_whoever_cannot_log_in_is_told_so(guarded, soon):
+def test_whoever_cannot_log_in_is_told_so(guarded: "Server", soon: Callable[..., Any]) -> None:
     for credentials in (Credentials("alice", "wrong"), Credentials("nobody", "secret"), None):
         with EtcdClient([guarded.endpoint], tls=guarded.tls, credentials=credentials) as client:
             for attempt in (lambda: client.get("/open/a"), lambda: client.put("/open/a", b"")):
@@ -97,7 +112,7 @@ def test_whoever_cannot_log_in_is_told_so(guarded, soon):
                     attempt()
 
 
-def test_a_watch_without_a_login_is_denied(guarded, soon):
+def test_a_watch_without_a_login_is_denied(guarded: "Server", soon: Callable[..., Any]) -> None:
     with (
         EtcdClient([guarded.endpoint], tls=guarded.tls) as client,
         pytest.raises((PermissionDenied, Unauthenticated)),
@@ -106,8 +121,8 @@ def test_a_watch_without_a_login_is_denied(guarded, soon):
 
 
 @pytest.mark.parametrize("guarded", ["tls"], indirect=True)
-def test_a_token_that_ended_is_renewed(guarded, soon):
-    clients = [EtcdClient([guarded.endpoint], tls=guarded.tls, credentials=ALICE) for _ in range(4)]
+def test_a_token_that_ended_is_renewed(guarded: "Server", soon: Callable[..., Any]) -> None:
+    clients = [EtcdClient([guarded.endpoint], tls=guarded.tls, credentials=guarded.alice) for _ in range(4)]
     reader, writer, watcher, lessee = clients
     start = writer.put("/open/a", b"1")
     lease = lessee.grant(ttl_s=60)
@@ -126,9 +141,11 @@ def test_a_token_that_ended_is_renewed(guarded, soon):
         client.close()
 
 
-def test_a_restarted_server_knows_no_token_and_gives_new_ones(guarded, until, soon):
+def test_a_restarted_server_knows_no_token_and_gives_new_ones(
+    guarded: "Server", until: Callable[..., Any], soon: Callable[..., Any]
+) -> None:
     with (
-        EtcdClient([guarded.endpoint], tls=guarded.tls, credentials=ALICE) as alice,
+        EtcdClient([guarded.endpoint], tls=guarded.tls, credentials=guarded.alice) as alice,
         KeyReader(alice, "/open/a", poll_ms=600_000, away_ms=20) as reader,
     ):
         readings = iter(reader)
@@ -141,5 +158,5 @@ def test_a_restarted_server_knows_no_token_and_gives_new_ones(guarded, until, so
         until(readings, lambda fact: isinstance(fact, Reading) and fact.value.value == b"2")
 
 
-def test_a_password_is_not_shown():
-    assert "secret" not in repr(ALICE)
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in repr(Credentials("alice", "secret"))

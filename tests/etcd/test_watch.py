@@ -3,7 +3,9 @@
 import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,8 +14,13 @@ from meta.etcd.errors import Compacted, Unavailable
 from meta.etcd.reader import KeyReader, Unreachable
 from meta.etcd.values import Delete, Deleted, KeyValue, ModRevisionIs, Put
 
+if TYPE_CHECKING:
+    from tests.etcd.conftest import Server
 
-def test_a_watch_sees_what_was_and_what_comes_one_revision_at_a_time(etcd, root, soon):
+
+def test_a_watch_sees_what_was_and_what_comes_one_revision_at_a_time(
+    etcd: EtcdClient, root: str, soon: Callable[..., Any]
+) -> None:
     first = etcd.txn([], [Put(root + "a", b"1"), Put(root + "b", b"1")]).revision
     etcd.txn([ModRevisionIs(root + "a", first)], [Put(root + "a", b"2"), Delete(root + "b")])
     with etcd.watch(root, prefix=True, start_revision=first) as watch:
@@ -31,7 +38,9 @@ def test_a_watch_sees_what_was_and_what_comes_one_revision_at_a_time(etcd, root,
     assert past[1].events == (KeyValue(root + "a", b"2", first, first + 1), Deleted(root + "b", first + 1))
 
 
-def test_a_watch_after_a_snapshot_misses_nothing_and_repeats_nothing(etcd, root, soon):
+def test_a_watch_after_a_snapshot_misses_nothing_and_repeats_nothing(
+    etcd: EtcdClient, root: str, soon: Callable[..., Any]
+) -> None:
     writer = threading.Thread(target=lambda: [etcd.put(root + "n", b"%d" % n) for n in range(300)])
     writer.start()
     snapshot = etcd.read(root + "n")
@@ -43,12 +52,14 @@ def test_a_watch_after_a_snapshot_misses_nothing_and_repeats_nothing(etcd, root,
     assert seen == list(range(seen[0], 300))
 
 
-def test_a_watch_starts_at_a_revision(etcd):
+def test_a_watch_starts_at_a_revision(etcd: EtcdClient) -> None:
     with pytest.raises(ValueError, match="the one after a snapshot"):
         etcd.watch("/a", start_revision=0)
 
 
-def test_closing_from_another_thread_ends_the_iteration(etcd, root, soon):
+def test_closing_from_another_thread_ends_the_iteration(
+    etcd: EtcdClient, root: str, soon: Callable[..., Any]
+) -> None:
     watch = etcd.watch(root, start_revision=etcd.put(root, b"1"))
     assert next(watch).events
     with ThreadPoolExecutor(1) as pool:
@@ -58,7 +69,7 @@ def test_closing_from_another_thread_ends_the_iteration(etcd, root, soon):
     assert list(watch) == []
 
 
-def test_a_closed_watch_leaves_no_thread_behind(etcd, root):
+def test_a_closed_watch_leaves_no_thread_behind(etcd: EtcdClient, root: str) -> None:
     start = etcd.put(root, b"1")
     before = set(threading.enumerate())
     with etcd.watch(root, start_revision=start) as watch:
@@ -71,7 +82,9 @@ def test_a_closed_watch_leaves_no_thread_behind(etcd, root):
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
-def test_a_lost_server_ends_the_watch_and_a_new_one_misses_nothing(server, soon, sign):
+def test_a_lost_server_ends_the_watch_and_a_new_one_misses_nothing(
+    server: "Server", soon: Callable[..., Any], sign: signal.Signals
+) -> None:
     with EtcdClient([server.endpoint]) as client:
         start = client.put("/a", b"1")
         watch = client.watch("/a", start_revision=start)
@@ -87,7 +100,9 @@ def test_a_lost_server_ends_the_watch_and_a_new_one_misses_nothing(server, soon,
             assert soon(lambda: next(resumed)).events[0].value == b"2"
 
 
-def test_a_watch_from_a_compacted_revision_says_from_where_there_is_history(server, soon):
+def test_a_watch_from_a_compacted_revision_says_from_where_there_is_history(
+    server: "Server", soon: Callable[..., Any]
+) -> None:
     with EtcdClient([server.endpoint]) as client:
         revisions = [client.put("/a", b"%d" % n) for n in range(3)]
         server.ctl("compact", str(revisions[-1]))
@@ -99,7 +114,9 @@ def test_a_watch_from_a_compacted_revision_says_from_where_there_is_history(serv
             assert soon(lambda: next(watch)).events[0].value == b"2"
 
 
-def test_a_watch_from_before_a_loss_of_data_is_silent_which_only_a_read_can_tell(server, soon):
+def test_a_watch_from_before_a_loss_of_data_is_silent_which_only_a_read_can_tell(
+    server: "Server", soon: Callable[..., Any]
+) -> None:
     with EtcdClient([server.endpoint]) as client:
         for n in range(10):
             last = client.put("/a", b"%d" % n)
@@ -117,7 +134,7 @@ def test_a_watch_from_before_a_loss_of_data_is_silent_which_only_a_read_can_tell
             assert heard.result(5) == []
 
 
-def test_a_stopped_server_is_noticed_within_15_seconds(server, soon):
+def test_a_stopped_server_is_noticed_within_15_seconds(server: "Server", soon: Callable[..., Any]) -> None:
     with (
         EtcdClient([server.endpoint]) as client,
         EtcdClient([server.endpoint]) as another,

@@ -2,13 +2,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meta.mapping.errors import PlanError
 from meta.mapping.offline import plan_offline
-
-steady = settings(derandomize=True, deadline=None, max_examples=200)
 
 NAMES = {"no-units", "no-capacity", "more-units-than-vnodes", "malformed"}
 
@@ -142,7 +140,6 @@ def answer_or_name(document: Any) -> dict[str, Any] | str:
         return error.name
 
 
-@steady
 @given(junk | almost_document)
 def test_any_json_is_planned_or_refused_by_name(document: Any) -> None:
     answer = answer_or_name(document)

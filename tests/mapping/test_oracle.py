@@ -24,6 +24,7 @@ class Oracle:
         self.units = units
         total = sum(Fraction(str(unit.weight)) for unit in units)
         self.share = {u.id: vnode_count * Fraction(str(u.weight)) / total for u in units}
+        self.remainder = {unit: share % 1 for unit, share in self.share.items()}
         every = np.array(list(product([u.id for u in units], repeat=vnode_count)))
         fair = np.ones(len(every), dtype=bool)
         for unit, share in self.share.items():
@@ -50,7 +51,8 @@ class Oracle:
 
     def _preference(self, previous: tuple[int | None, ...]) -> Rows:
         """New units weigh more than all others, then those of larger remainder, then of smaller id."""
-        order = sorted(self.units, key=lambda u: (u.id in previous, -(self.share[u.id] % 1), u.id))
+        owners = set(previous)
+        order = sorted(self.units, key=lambda u: (u.id in owners, -self.remainder[u.id], u.id))
         return np.array([1 << (len(order) - order.index(unit)) for unit in self.units])
 
 
@@ -62,8 +64,8 @@ def check_all(vnode_count: int, units: tuple[Unit, ...]) -> int:
         scores = oracle.scores(previous)
         best = scores.min()
         assert scores[oracle.row_of[answer.mapping.owners]] == best, (previous, answer)
-        assert len(answer.moves) == answer.lower_bound == (best + 99) // 10_000
-        assert answer.gap == 0
+        assert len(answer.moves) == answer.certificate.lower_bound == (best + 99) // 10_000
+        assert answer.certificate.gap == 0
         cases += 1
     return cases
 
@@ -87,7 +89,7 @@ def test_among_the_fewest_moves_the_fewest_leave_their_worker(workers: str) -> N
 @pytest.mark.parametrize(
     "weights", [(2, 1, 1), (0, 1, 1), (1, 0, 3), (0.1, 0.3, 0.2), (1, 1, 1.5), (5, 1, 0)]
 )
-@pytest.mark.parametrize("workers", ["abc", "aba"])
+@pytest.mark.parametrize("workers", [pytest.param("abc", marks=pytest.mark.slow), "aba"])
 def test_with_weights_each_unit_gets_the_floor_or_ceil_of_its_share(
     weights: tuple[float, ...], workers: str
 ) -> None:

@@ -17,7 +17,8 @@ from meta.mapping.unit import UNIT_ID_MAX, Unit
 
 WALK = json.loads((Path(__file__).parent / "walk-30.json").read_text())["steps"]
 
-steady = settings(derandomize=True, deadline=None, max_examples=60)
+# The oracle has the small cases; these are the larger ones, slow to make.
+few_examples = settings(max_examples=50)
 
 
 def units_of(ids: Sequence[int], per_worker: int = 1) -> list[Unit]:
@@ -56,7 +57,7 @@ def rescales(draw: st.DrawFn, *, equal: bool = False) -> tuple[VnodeMapping, lis
     return VnodeMapping(tuple(owners)), units
 
 
-@steady
+@few_examples
 @given(rescales())
 def test_a_plan_moves_what_it_must_and_says_so(rescale: tuple[VnodeMapping, list[Unit]]) -> None:
     previous, units = rescale
@@ -69,17 +70,17 @@ def test_a_plan_moves_what_it_must_and_says_so(rescale: tuple[VnodeMapping, list
     changed = [v for v, (a, b) in enumerate(zip(before, after, strict=True)) if a is not None and a != b]
     assert [move.vnode for move in answer.moves] == changed
     assert all((move.source, move.target) == (before[move.vnode], after[move.vnode]) for move in answer.moves)
-    assert answer.assigned == before.count(None)
-    assert answer.gap == 0
-    assert len(answer.moves) == answer.lower_bound == fewest_moves(previous, units)
-    assert answer.runs == len(answer.mapping.runs()) == answer.mapping.run_count
-    assert answer.cross_worker_moves == sum(
+    assert answer.certificate.assigned == before.count(None)
+    assert answer.certificate.gap == 0
+    assert len(answer.moves) == answer.certificate.lower_bound == fewest_moves(previous, units)
+    assert answer.certificate.runs == len(answer.mapping.runs()) == answer.mapping.run_count
+    assert answer.certificate.cross_worker_moves == sum(
         move.source not in worker or worker[move.source] != worker[move.target] for move in answer.moves
     )
     assert all(f"unit {m.source} " in m.reason and f"unit {m.target} " in m.reason for m in answer.moves)
 
 
-@steady
+@few_examples
 @given(rescales())
 def test_no_live_unit_both_gives_and_receives(rescale: tuple[VnodeMapping, list[Unit]]) -> None:
     previous, units = rescale
@@ -89,16 +90,16 @@ def test_no_live_unit_both_gives_and_receives(rescale: tuple[VnodeMapping, list[
     assert not givers & {answer.mapping.owners[v] for v in changed}
 
 
-@steady
+@few_examples
 @given(rescales(equal=True))
 def test_units_of_equal_weight_differ_by_one_vnode_at_most(rescale: tuple[VnodeMapping, list[Unit]]) -> None:
     previous, units = rescale
     answer = plan(previous, units)
     counts = Counter(answer.mapping.owners)
-    assert answer.spread == max(counts.values()) - min(counts[unit.id] for unit in units) <= 1
+    assert answer.certificate.spread == max(counts.values()) - min(counts[unit.id] for unit in units) <= 1
 
 
-@steady
+@few_examples
 @given(rescales(), st.randoms(use_true_random=False))
 def test_the_order_of_the_units_does_not_matter(
     rescale: tuple[VnodeMapping, list[Unit]], shuffled: random.Random
@@ -109,7 +110,7 @@ def test_the_order_of_the_units_does_not_matter(
     assert plan(previous, other) == plan(previous, units)
 
 
-@steady
+@few_examples
 @given(rescales())
 def test_planning_again_moves_nothing(rescale: tuple[VnodeMapping, list[Unit]]) -> None:
     previous, units = rescale
@@ -117,10 +118,9 @@ def test_planning_again_moves_nothing(rescale: tuple[VnodeMapping, list[Unit]]) 
     again = plan(once, units)
     assert again.mapping == once
     assert again.moves == ()
-    assert again.assigned == again.lower_bound == 0
+    assert again.certificate.assigned == again.certificate.lower_bound == 0
 
 
-@steady
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 60))
 def test_there_and_back_costs_the_same(few: int, more: int, extra: int) -> None:
     few, more = sorted((few, more))
@@ -136,15 +136,15 @@ def test_a_first_mapping_is_one_run_for_each_unit() -> None:
     assert (
         str(first_mapping(8, [Unit(5, "a"), Unit(2, "a", weight=3.0), Unit(3, "b", weight=0)])) == "2*6 5*2"
     )
-    assert plan(VnodeMapping.unowned(256), units_of([0, 1, 2])).assigned == 256
+    assert plan(VnodeMapping.unowned(256), units_of([0, 1, 2])).certificate.assigned == 256
 
 
 def test_the_rescales_of_the_demo() -> None:
     three = first_mapping(256, units_of(range(3)))
     four = plan(three, units_of(range(4)))
-    assert (len(four.moves), four.lower_bound, four.spread) == (64, 64, 0)
+    assert (len(four.moves), four.certificate.lower_bound, four.certificate.spread) == (64, 64, 0)
     two = plan(four.mapping, units_of([0, 2]))
-    assert (len(two.moves), two.lower_bound, two.mapping.units) == (128, 128, (0, 2))
+    assert (len(two.moves), two.certificate.lower_bound, two.mapping.units) == (128, 128, (0, 2))
 
 
 def moves_between(before: Sequence[int], after: Sequence[int]) -> Plan:
@@ -154,16 +154,16 @@ def moves_between(before: Sequence[int], after: Sequence[int]) -> Plan:
 def test_published_figures_of_moves_and_runs() -> None:
     """The figures of evidence/mapping.md, section 8."""
     assert len(moves_between(range(8), range(9)).moves) == 28
-    assert moves_between(range(8), range(9)).runs <= 12
+    assert moves_between(range(8), range(9)).certificate.runs <= 12
     assert len(moves_between(range(16), range(17)).moves) == 15
     assert len(moves_between(range(51), range(111)).moves) == 120
-    assert moves_between(range(51), range(111)).runs <= 112
+    assert moves_between(range(51), range(111)).certificate.runs <= 112
 
 
 def test_replacing_a_unit_touches_no_other() -> None:
     replaced = moves_between(range(16), [*range(5), *range(6, 17)])
     assert {(move.source, move.target) for move in replaced.moves} == {(5, 16)}
-    assert len(replaced.moves) == replaced.runs == 16
+    assert len(replaced.moves) == replaced.certificate.runs == 16
 
 
 def test_one_more_worker_of_eight_units() -> None:
@@ -177,7 +177,7 @@ def test_the_walk_of_thirty_rescales(vnode_count: int, moves: int, runs_max: int
     moved = 0
     for step in WALK:
         answer = plan(mapping, units_of(step))
-        assert answer.spread <= 1
+        assert answer.certificate.spread <= 1
         moved += len(answer.moves)
         mapping = answer.mapping
     print(f"{vnode_count} vnodes: {moved} moves, {mapping.run_count} runs over {len(WALK[-1])} units")
@@ -195,12 +195,12 @@ def test_the_largest_fragment_is_planned_within_a_second(owners: str) -> None:
         "half gone": VnodeMapping(tuple(v % 8192 for v in range(vnode_count))),
     }[owners]
     seconds = []
-    for _ in range(2):
-        # Processor time, and the better of two, since the machine may be busy with something else.
+    # Processor time, and again if it was too much, since the machine may be busy with something else.
+    while len(seconds) < 2 and min(seconds, default=1) >= 1:
         started = time.process_time()
         answer = plan(previous, units)
         seconds.append(time.process_time() - started)
-        assert answer.gap == 0
+        assert answer.certificate.gap == 0
     print(f"{owners}: {len(answer.moves)} moves in {min(seconds):.3f} s")
     assert min(seconds) < 1
 
@@ -218,7 +218,7 @@ def test_reasons_are_in_plain_words() -> None:
         (1, "unit 1 has 1 and its share is 4"),
         (2, "unit 2 is new and its share is 4"),
     }
-    assert answer.assigned == 2
+    assert answer.certificate.assigned == 2
 
 
 def test_a_vnode_stays_on_its_worker_where_it_can() -> None:
@@ -226,7 +226,7 @@ def test_a_vnode_stays_on_its_worker_where_it_can() -> None:
     units = [Unit(0, "a"), Unit(1, "a"), Unit(2, "b"), Unit(3, "b")]
     answer = plan(previous, units)
     assert {(move.source, move.target) for move in answer.moves} == {(0, 1), (2, 3)}
-    assert answer.cross_worker_moves == 0
+    assert answer.certificate.cross_worker_moves == 0
 
 
 def test_weights_count_as_the_decimals_that_were_written() -> None:

@@ -4,7 +4,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from meta.mapping.errors import Malformed, MalformedPublication
@@ -21,8 +21,6 @@ from meta.mapping.publication import (
     version_key,
 )
 from meta.mapping.unit import Unit
-
-steady = settings(derandomize=True, deadline=None, max_examples=100)
 
 ETCD_REQUEST_BYTES_MAX = 1_572_864  # 1.5 MiB
 
@@ -78,7 +76,6 @@ def test_a_body_is_small_readable_and_always_the_same() -> None:
     )
 
 
-@steady
 @given(versions())
 def test_bodies_come_back_as_they_went(version: MappingVersion) -> None:
     body = encode_body(version)
@@ -100,7 +97,6 @@ def decode_or_refuse(value: bytes) -> None:
         assert Current.decode(value).encode() == value
 
 
-@steady
 @given(st.binary(max_size=200))
 @example(b"")
 @example(b"null")
@@ -112,7 +108,6 @@ def test_any_bytes_are_refused_in_one_way(value: bytes) -> None:
     decode_or_refuse(value)
 
 
-@steady
 @given(st.sampled_from([BODY, CURRENT.encode()]), st.data())
 def test_damaged_bytes_are_refused_or_what_they_say(good: bytes, data: st.DataObject) -> None:
     damaged = bytearray(good)
@@ -130,7 +125,6 @@ json_values = st.recursive(
 )
 
 
-@steady
 @given(st.sampled_from(sorted(json.loads(BODY))), json_values)
 @example("owners", "0*99999999")
 @example("owners", "0*65537")

@@ -9,8 +9,10 @@ import pytest
 import stamina
 
 from deploy.process import ServiceProcess
+from meta.api.problems import STATUS
+from meta.errors import MetaError
 from meta.etcd.client import EtcdClient
-from meta.mapping.publication import Current, current_key, decode_body, digest, version_key
+from meta.mapping.publication import Current, Phase, current_key, decode_body, digest, version_key
 
 JSON = {"content-type": "application/json"}
 
@@ -258,8 +260,12 @@ def test_an_applier_leads_a_version_through_all_its_phases(story: Story) -> None
         "role": "applier",
         "acknowledged_version": None,
         "expires_in_ms": 10_000,
+        "current_version": 2,
     }
     story.hear("scan", None, role="reader")
+    listed = {found["name"]: found for found in story.http.get(f"{story.path}/subscribers").json()}
+    assert listed.keys() == {"job", "scan"}
+    assert listed["job"].keys() == {"id", "name", "role", "acknowledged_version", "seen_at_ms"}
     story.apply(story.token(*story.units))
     assert story.state == (3, "rescaling")
     assert [applier["name"] for applier in story.progress["waiting_for"]] == ["job"]
@@ -304,6 +310,35 @@ def test_a_silent_applier_counts_as_stopped_after_its_timeout(http: httpx.Client
     wait_for(lambda: story.state == (3, "settled"))
 
 
+def test_a_subscriber_ahead_of_the_database_is_registered_and_told_what_is_current(story: Story) -> None:
+    heard = story.hear("job", 3).raise_for_status().json()
+    assert (heard["acknowledged_version"], heard["current_version"]) == (None, 2)
+    assert [found["id"] for found in story.http.get(f"{story.path}/subscribers").json()] == ["job"]
+
+
+def test_one_version_is_the_same_alone_as_among_all(story: Story) -> None:
+    story.settle_on(*story.units)
+    for version in story.http.get(f"{story.path}/versions").json():
+        assert story.http.get(f"{story.path}/versions/{version['version']}").json() == version
+    problem(story.http.get(f"{story.path}/versions/4"), 404, "version-not-found", "1 to 3")
+
+
+def test_a_fragment_that_etcd_has_of_somebody_else_is_refused_with_what_to_do(
+    http: httpx.Client, name: str
+) -> None:
+    coordination = http.get("/v1/coordination").json()["etcd"]
+    foreign = Current(1, Phase.SETTLED, digest(b"of another database"))
+    with EtcdClient(coordination["endpoints"]) as etcd:
+        etcd.put(current_key(name, coordination["root"]), foreign.encode())
+    refused = Story(http, name).create()
+    problem(refused, 409, "fragment-published-elsewhere", "Restore the database", "choose another name")
+    problem(http.get(f"/v1/fragments/{name}"), 404, "fragment-not-found")
+
+
+def test_every_error_has_a_status() -> None:
+    assert set(MetaError.__subclasses__()) == set(STATUS)
+
+
 def test_a_version_that_is_not_current_may_not_be_accepted(story: Story) -> None:
     found = problem(
         story.accept(1), 409, "version-not-current", "version 2 is current", "read the mapping again"
@@ -311,7 +346,6 @@ def test_a_version_that_is_not_current_may_not_be_accepted(story: Story) -> None
     assert (found["version"], found["current_version"]) == (1, 2)
     problem(story.accept(3), 404, "version-not-found", "1 to 2")
     problem(story.accept(0), 422, "invalid-request", "version: ")
-    problem(story.hear("job", 3), 404, "version-not-found", "1 to 2")
 
 
 def test_a_plan_on_a_stale_base_is_refused(story: Story) -> None:
@@ -402,6 +436,7 @@ def test_etcd_and_http_have_the_very_same_bytes(story: Story) -> None:
         ("GET", "/progress"),
         ("GET", "/current"),
         ("GET", "/versions"),
+        ("GET", "/versions/1"),
         ("GET", "/versions/1/body"),
         ("GET", "/subscribers"),
         ("DELETE", "/subscribers/s"),

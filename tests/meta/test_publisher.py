@@ -8,7 +8,8 @@ from threading import Barrier
 import pytest
 
 from meta.coordination.embedded import EmbeddedEtcd
-from meta.coordination.publisher import DigestConflict, Publication, Publisher
+from meta.coordination.publisher import Outcome, Publisher
+from meta.errors import DigestConflict
 from meta.etcd.client import EtcdClient
 from meta.etcd.values import KeyValue, Snapshot
 from meta.mapping.errors import MalformedPublication
@@ -17,6 +18,25 @@ from meta.mapping.publication import Current, Phase, current_key, digest, versio
 
 def body_of(version: int) -> bytes:
     return f"the body of version {version}".encode()
+
+
+def digest_of(version: int) -> str:
+    return digest(body_of(version))
+
+
+def of_another_history(publisher: Publisher, version: int) -> tuple[str, str]:
+    """Publishes a version of a database that had other bodies all along. Returns the conflict's digests."""
+    body = other_body_of(version)
+    current = Current(version, Phase.SETTLED, digest(body))
+    with pytest.raises(DigestConflict) as caught:
+        publisher.publish("flights", current, body, lambda earlier: digest(other_body_of(earlier)))
+    assert caught.value.held in str(caught.value)
+    assert caught.value.offered in str(caught.value)
+    return caught.value.held, caught.value.offered
+
+
+def other_body_of(version: int) -> bytes:
+    return f"another body of version {version}".encode()
 
 
 def current_of(version: int, phase: Phase = Phase.SETTLED) -> Current:
@@ -28,8 +48,8 @@ def publisher(etcd: EtcdClient, name: str) -> Publisher:
     return Publisher(etcd, f"/{name}")
 
 
-def publish(publisher: Publisher, version: int, phase: Phase = Phase.SETTLED) -> Publication:
-    return publisher.publish("flights", current_of(version, phase), body_of(version))
+def publish(publisher: Publisher, version: int, phase: Phase = Phase.SETTLED) -> Outcome:
+    return publisher.publish("flights", current_of(version, phase), body_of(version), digest_of)
 
 
 def published(publisher: Publisher) -> Current | None:
@@ -47,20 +67,20 @@ def everything(publisher: Publisher) -> tuple[KeyValue, ...]:
 
 
 def test_a_version_is_written_once_with_its_body(publisher: Publisher) -> None:
-    assert publish(publisher, 1) is Publication.WRITTEN
+    assert publish(publisher, 1) is Outcome.WRITTEN
     assert published(publisher) == current_of(1)
     assert body_in_etcd(publisher, 1) == body_of(1)
     written = everything(publisher)
     assert len({value.mod_revision for value in written}) == 1, "one transaction"
-    assert publish(publisher, 1) is Publication.UNCHANGED
+    assert publish(publisher, 1) is Outcome.UNCHANGED
     assert everything(publisher) == written
 
 
 def test_each_phase_replaces_the_one_before_and_never_the_one_after(publisher: Publisher) -> None:
     phases = [Phase.RESCALING, Phase.ACCEPTED, Phase.SETTLED]
-    assert [publish(publisher, 2, phase) for phase in phases] == [Publication.WRITTEN] * 3
+    assert [publish(publisher, 2, phase) for phase in phases] == [Outcome.WRITTEN] * 3
     written = everything(publisher)
-    assert [publish(publisher, 2, phase) for phase in phases] == [Publication.UNCHANGED] * 3
+    assert [publish(publisher, 2, phase) for phase in phases] == [Outcome.UNCHANGED] * 3
     assert everything(publisher) == written
     assert published(publisher) == current_of(2)
 
@@ -69,7 +89,7 @@ def test_a_stale_publish_is_told_that_etcd_is_ahead_and_changes_nothing(publishe
     publish(publisher, 1)
     publish(publisher, 2, Phase.RESCALING)
     written = everything(publisher)
-    assert publish(publisher, 1) is Publication.AHEAD
+    assert publish(publisher, 1) is Outcome.AHEAD
     assert everything(publisher) == written
 
 
@@ -77,28 +97,30 @@ def test_a_database_restored_from_a_backup_sees_etcd_ahead(publisher: Publisher)
     """etcd never saw version 1's body, as after a wipe, and is at version 5."""
     publish(publisher, 5)
     written = everything(publisher)
-    assert publish(publisher, 4) is Publication.AHEAD
+    assert publish(publisher, 4) is Outcome.AHEAD
     assert everything(publisher) == written
 
 
 def test_two_histories_are_told_by_both_digests_and_nothing_changes(publisher: Publisher) -> None:
     publish(publisher, 1)
     written = everything(publisher)
-    other = b"another body of version 1"
-    with pytest.raises(DigestConflict) as caught:
-        publisher.publish("flights", Current(1, Phase.SETTLED, digest(other)), other)
-    assert digest(other) in str(caught.value)
-    assert digest(body_of(1)) in str(caught.value)
-    assert (caught.value.published, caught.value.stored) == (digest(body_of(1)), digest(other))
+    assert of_another_history(publisher, 1) == (digest_of(1), digest(other_body_of(1)))
+    assert everything(publisher) == written
+
+
+def test_a_later_version_does_not_go_over_another_history(publisher: Publisher) -> None:
+    """It would hide the conflict for ever: from then on both have the same version and digest."""
+    publish(publisher, 1)
+    written = everything(publisher)
+    assert of_another_history(publisher, 2) == (digest_of(1), digest(other_body_of(1)))
+    assert of_another_history(publisher, 7) == (digest_of(1), digest(other_body_of(1)))
     assert everything(publisher) == written
 
 
 def test_two_histories_are_told_also_where_the_body_is_gone(publisher: Publisher) -> None:
     publish(publisher, 1)
     publisher.etcd.delete(version_key("flights", 1, publisher.root))
-    other = b"another body of version 1"
-    with pytest.raises(DigestConflict, match=digest(body_of(1))):
-        publisher.publish("flights", Current(1, Phase.SETTLED, digest(other)), other)
+    assert of_another_history(publisher, 1) == (digest_of(1), digest(other_body_of(1)))
     assert body_in_etcd(publisher, 1) is None
 
 
@@ -112,7 +134,7 @@ def test_a_body_of_an_old_conflict_stops_even_a_later_phase(publisher: Publisher
 def test_a_lost_body_comes_back_and_the_phase_does_not_go_back(publisher: Publisher) -> None:
     publish(publisher, 2, Phase.SETTLED)
     publisher.etcd.delete(version_key("flights", 2, publisher.root))
-    assert publish(publisher, 2, Phase.RESCALING) is Publication.WRITTEN
+    assert publish(publisher, 2, Phase.RESCALING) is Outcome.WRITTEN
     assert body_in_etcd(publisher, 2) == body_of(2)
     assert published(publisher) == current_of(2, Phase.SETTLED)
 
@@ -163,13 +185,13 @@ def test_of_racing_publishers_none_takes_current_back(etcd: EtcdClient, publishe
 
 
 def test_an_etcd_that_lost_its_data_is_written_again(tmp_path: Path) -> None:
-    def run_and_publish() -> tuple[str, Publication]:
+    def run_and_publish() -> tuple[str, Outcome]:
         with EmbeddedEtcd.start(tmp_path / "etcd") as etcd, EtcdClient([etcd.endpoint]) as client:
             outcome = publish(Publisher(client, "/v"), 7, Phase.RESCALING)
             assert published(Publisher(client, "/v")) == current_of(7, Phase.RESCALING)
             return etcd.endpoint, outcome
 
     endpoint, _ = run_and_publish()
-    assert run_and_publish() == (endpoint, Publication.UNCHANGED)
+    assert run_and_publish() == (endpoint, Outcome.UNCHANGED)
     shutil.rmtree(tmp_path / "etcd" / "data")
-    assert run_and_publish() == (endpoint, Publication.WRITTEN)
+    assert run_and_publish() == (endpoint, Outcome.WRITTEN)

@@ -7,22 +7,26 @@ from threading import Barrier
 
 import pytest
 
-from meta.coordination.publisher import Publication, Publisher
+from meta.coordination.publisher import Outcome, Publisher
 from meta.errors import (
     DatabaseBehind,
+    DigestConflict,
+    FragmentPublishedElsewhere,
     MetaError,
     PlanExpired,
+    PlanNotFound,
     RescaleInFlight,
     StaleBase,
     UnitsNotAlive,
 )
 from meta.etcd.client import EtcdClient
 from meta.hearing import Hearing
-from meta.lifecycle import PLAN_LIFETIME_MS, KeyField, Role, Subscriber
+from meta.lifecycle import PLAN_LIFETIME_MS, KeyField, Role
 from meta.mapping.errors import NotEnoughUnits
 from meta.mapping.publication import Current, Phase, current_key, decode_body, digest
+from meta.planning import Goal
 from meta.registry import FragmentRequest, Registry
-from meta.rescale import Goal, Rescales
+from meta.rescale import Rescales
 from meta.store.database import Database
 
 APPLIER_TIMEOUT_MS = 10_000
@@ -42,7 +46,7 @@ class World:
         for worker in ("w1", "w2"):
             self.registry.add_worker(worker, parallelism=2, heartbeat_timeout_ms=30_000)
         key = (KeyField("tailnum", "string"),)
-        self.registry.create_fragment(FragmentRequest("flights", 256, key, 3, APPLIER_TIMEOUT_MS))
+        self.rescales.create_fragment(FragmentRequest("flights", 256, key, 3, APPLIER_TIMEOUT_MS))
 
     def start(self) -> None:
         """The service, started on the database as it is now."""
@@ -51,10 +55,10 @@ class World:
         self.rescales = Rescales(self.database, self.publisher, self.hearing)
 
     def plan(self, *unit_ids: int) -> str:
-        return self.rescales.plan("flights", Goal(unit_ids=frozenset(unit_ids)))[0].token
+        return self.rescales.plan("flights", Goal(unit_ids=frozenset(unit_ids))).stored.token
 
     def hear(self, name: str, version: int | None, role: Role = Role.APPLIER) -> None:
-        self.rescales.hear(Subscriber(name, "flights", name, role, version, self.now_ms))
+        self.rescales.hear("flights", name, name=name, role=role, acknowledged=version)
 
     def pass_time(self, span_ms: int, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Time passes as for a service that runs: it reconciles each second."""
@@ -62,6 +66,11 @@ class World:
             self.now_ms += 1_000
             meanwhile()
             self.rescales.reconcile()
+
+    def announce(self, version: int, body: bytes, fragment: str = "flights") -> None:
+        """Another service writes into this etcd; its bodies do not matter."""
+        announced = Current(version, Phase.SETTLED, digest(body))
+        self.publisher.etcd.put(current_key(fragment, self.publisher.root), announced.encode())
 
     @property
     def current(self) -> tuple[int, Phase]:
@@ -180,24 +189,51 @@ def test_the_subscribers_of_last_week_are_forgotten(world: World) -> None:
     assert [subscriber.name for subscriber in world.rescales.subscribers("flights")] == ["alive"]
 
 
-def test_etcd_ahead_of_the_database_is_told_loudly(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    body = b"of the future"
-    world.publisher.publish("flights", Current(9, Phase.SETTLED, digest(body)), body)
-    assert world.rescales.publish("flights") is Publication.AHEAD
-    assert "etcd is ahead of the database (version 1 here)" in caplog.text
+def test_plans_that_nobody_applied_are_forgotten_a_day_after_they_expired(world: World) -> None:
+    applied, unapplied = world.plan(1, 2), world.plan(1, 3)
+    first = world.rescales.apply(applied)
+    world.now_ms += PLAN_LIFETIME_MS + DAY_MS
+    world.rescales.reconcile()
+    with pytest.raises(StaleBase):
+        world.rescales.apply(unapplied)
+    world.now_ms += 1
+    world.rescales.reconcile()
+    with pytest.raises(PlanNotFound):
+        world.rescales.apply(unapplied)
+    assert world.rescales.apply(applied) == first
+
+
+def test_etcd_ahead_of_the_database_is_told_loudly_and_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.announce(9, b"of the future")
+    assert world.rescales.publish("flights") is Outcome.AHEAD
+    world.pass_time(3_000)
+    told = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.message.partition(":")[0] for record in told] == ["fragment flights"]
+    assert "etcd is ahead of the database (version 1 here)" in told[0].message
 
 
 def test_of_two_histories_nothing_is_published_and_the_other_fragments_go_on(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = b"another version 1"
-    world.publisher.publish("flights", Current(1, Phase.SETTLED, digest(body)), body)
+    world.announce(1, body)
     key = (KeyField("origin", "string"),)
-    world.registry.create_fragment(FragmentRequest("trains", 64, key, 2, APPLIER_TIMEOUT_MS))
-    world.rescales.reconcile()
-    assert digest(body) in caplog.text
-    assert digest(world.rescales.body("flights")) in caplog.text
+    world.rescales.create_fragment(FragmentRequest("trains", 64, key, 2, APPLIER_TIMEOUT_MS))
+    world.pass_time(3_000)
+    (told,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert digest(body) in told
+    assert digest(world.rescales.body("flights", 1)) in told
     assert world.publisher.etcd.get(current_key("trains", world.publisher.root)) is not None
+
+
+def test_a_trouble_that_comes_again_is_told_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    ours = world.rescales.body("flights", 1)
+    for body in (b"another version 1", ours, b"another version 1"):
+        world.announce(1, body)
+        world.pass_time(2_000)
+    assert [record.levelname for record in caplog.records].count("ERROR") == 2
 
 
 def test_without_etcd_everything_goes_on_in_sql(database: Database) -> None:
@@ -222,10 +258,46 @@ def test_a_version_carries_what_it_was_planned_on(world: World) -> None:
 
 def test_a_database_from_an_older_backup_gives_no_published_version_a_second_meaning(world: World) -> None:
     token = world.plan(1, 2)
-    ahead = Current(5, Phase.SETTLED, digest(b"of a later life"))
-    world.publisher.etcd.put(current_key("flights", world.publisher.root), ahead.encode())
+    world.announce(5, b"of a later life")
     with pytest.raises(DatabaseBehind) as refusal:
         world.rescales.apply(token)
     assert (refusal.value.version, refusal.value.published_version) == (1, 5)
     assert world.current == (1, Phase.SETTLED)
     assert world.published == (5, Phase.SETTLED)
+
+
+def test_a_database_of_another_history_does_not_go_on(world: World) -> None:
+    """Version 2 over a foreign version 1 would look like one history."""
+    token = world.plan(1, 2)
+    ours, foreign = world.rescales.body("flights", 1), b"another version 1"
+    world.announce(1, foreign)
+    with pytest.raises(DigestConflict) as refusal:
+        world.rescales.apply(token)
+    assert (refusal.value.held, refusal.value.offered) == (digest(foreign), digest(ours))
+    assert (world.current, world.published) == ((1, Phase.SETTLED), (1, Phase.SETTLED))
+    world.announce(1, ours)
+    assert world.rescales.apply(token).applied_version == 2
+
+
+def test_a_fragment_that_etcd_has_of_somebody_else_is_not_created(world: World) -> None:
+    world.announce(1, b"of another database", fragment="trains")
+    request = FragmentRequest("trains", 64, (KeyField("origin", "string"),), 2, APPLIER_TIMEOUT_MS)
+    with pytest.raises(FragmentPublishedElsewhere, match="choose another name") as refusal:
+        world.rescales.create_fragment(request)
+    assert (refusal.value.fragment, refusal.value.published_version) == ("trains", 1)
+    assert [fragment.name for fragment in world.registry.fragments()] == ["flights"]
+
+
+def test_a_subscriber_ahead_of_a_restored_database_is_heard_without_its_acknowledgement(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.hear("job", 1)
+    world.now_ms += 1_000
+    for _ in range(3):
+        world.hear("job", 7)
+    (heard,) = world.rescales.subscribers("flights")
+    assert (heard.acknowledged_version, heard.seen_at_ms) == (1, world.now_ms)
+    (told,) = caplog.messages
+    assert told.startswith("fragment flights: subscriber job (job): it acknowledges version 7")
+    world.rescales.apply(world.plan(1, 2))
+    assert [applier.name for applier in world.rescales.progress("flights").waiting_for] == ["job"]

@@ -43,7 +43,7 @@ def at_once(*actions: Callable[[], bool]) -> list[bool]:
 def begin(database: Database, fragment: str, body: bytes) -> bool:
     new = current(2, Phase.RESCALING, body)
     with database.transaction() as tx:
-        return tx.fragments.begin_version(fragment, FIRST, new, body, moves=64, now_ms=10)
+        return tx.fragments.begin_version(fragment, 1, new, body, moves=64, now_ms=10)
 
 
 def change(database: Database, fragment: str, source: Phase, target: Phase) -> bool:
@@ -76,7 +76,8 @@ def test_of_many_that_begin_a_version_at_once_exactly_one_wins(database: Databas
     assert stored(database, flights).current == current(2, Phase.RESCALING, winner)
     with database.transaction() as tx:
         assert tx.fragments.body(flights, 2) == winner
-        assert tx.fragments.moves(flights) == {1: 0, 2: 64}
+        assert tx.fragments.digest(flights, 2) == digest(winner)
+        assert [tx.fragments.moves(flights, version) for version in (1, 2, 3)] == [0, 64, None]
 
 
 def test_a_version_begins_only_from_its_settled_base(database: Database, flights: str) -> None:
@@ -84,12 +85,10 @@ def test_a_version_begins_only_from_its_settled_base(database: Database, flights
     third = current(3, Phase.RESCALING, b"third")
     second = current(2, Phase.RESCALING, b"second")
     with database.transaction() as tx:
-        assert not tx.fragments.begin_version(flights, FIRST, second, b"x", moves=0, now_ms=12), "stale base"
-        assert not tx.fragments.begin_version(flights, second, third, b"third", moves=0, now_ms=12), (
-            "in flight"
-        )
+        assert not tx.fragments.begin_version(flights, 1, second, b"x", moves=0, now_ms=12), "stale base"
+        assert not tx.fragments.begin_version(flights, 2, third, b"third", moves=0, now_ms=12), "in flight"
         assert tx.fragments.change_phase(flights, 2, Phase.RESCALING, Phase.SETTLED, now_ms=13)
-        assert tx.fragments.begin_version(flights, second, third, b"third", moves=0, now_ms=14)
+        assert tx.fragments.begin_version(flights, 2, third, b"third", moves=0, now_ms=14)
     assert stored(database, flights).current == third
 
 
@@ -112,8 +111,8 @@ def test_phases_are_told_in_their_order_even_within_one_millisecond(database: Da
     change(database, flights, Phase.RESCALING, Phase.ACCEPTED)
     change(database, flights, Phase.ACCEPTED, Phase.SETTLED)
     with database.transaction() as tx:
-        assert tx.fragments.phases(flights) == [
-            PhaseChange(1, Phase.SETTLED, 5),
+        assert tx.fragments.phases(flights, 1) == [PhaseChange(1, Phase.SETTLED, 5)]
+        assert tx.fragments.phases(flights, 2) == [
             PhaseChange(2, Phase.RESCALING, 10),
             PhaseChange(2, Phase.ACCEPTED, 11),
             PhaseChange(2, Phase.SETTLED, 11),
@@ -124,7 +123,7 @@ def test_a_transaction_that_fails_leaves_nothing(database: Database, flights: st
     def half_way() -> None:
         second = current(2, Phase.RESCALING, b"second")
         with database.transaction() as tx:
-            assert tx.fragments.begin_version(flights, FIRST, second, b"second", moves=1, now_ms=1)
+            assert tx.fragments.begin_version(flights, 1, second, b"second", moves=1, now_ms=1)
             raise InterruptedError
 
     with pytest.raises(InterruptedError):

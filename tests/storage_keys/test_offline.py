@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_keys import offline
 from storage_keys.errors import StorageKeyError
-from storage_keys.offline import FORMS
 from storage_keys.types import TYPE_NAMES
 
+FORMS = {
+    "encode": offline.encode,
+    "decode": offline.decode,
+    "storage": offline.storage,
+    "vnode": offline.vnode,
+    "range": offline.range_,
+}
 NAMES = {
     "unsupported-type",
     "value-out-of-range",

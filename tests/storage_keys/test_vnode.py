@@ -25,10 +25,11 @@ def test_vnodes_are_contiguous_and_cover_every_prefix(count: int) -> None:
     assert prefixes_of(count // 3, count - 1, count) == (runs[count // 3][0], PREFIX_COUNT - 1)
 
 
-@pytest.mark.parametrize("count", range(1, 4097, 13))
-def test_no_vnode_is_more_than_6_percent_above_the_mean(count: int) -> None:
-    sizes = [last - first + 1 for first, last in (prefixes_of(v, v, count) for v in range(count))]
-    assert max(sizes) * count / PREFIX_COUNT <= 1.07
+@pytest.mark.parametrize("step", [101, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_vnode_is_more_than_6_percent_above_the_mean(step: int) -> None:
+    for count in range(1, 4097, step):
+        sizes = [last - first + 1 for first, last in (prefixes_of(v, v, count) for v in range(count))]
+        assert max(sizes) * count / PREFIX_COUNT <= 1.07, count
 
 
 def test_children_of_a_vnode_under_a_multiple_are_adjacent() -> None:

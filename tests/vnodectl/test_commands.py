@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from deploy.process import ServiceProcess
+from meta.etcd.client import EtcdClient
+from meta.mapping.publication import Current, Phase, current_key
 from meta.vnodectl.client import ServiceError
 from meta.vnodectl.main import app
 
@@ -22,6 +24,7 @@ class Operator:
     def __init__(self, http: httpx.Client, url: str, name: str) -> None:
         self.http = http
         self.name = name
+        self.url = url
         self._environment = {"VNODEMAP_SERVER": url, "COLUMNS": "80"}
 
     def types(self, *arguments: str, answers: str | None = None) -> Result:
@@ -222,3 +225,25 @@ def test_an_error_is_one_line_on_standard_error_and_exit_code_2() -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: no vnodemap service answers at http://127.0.0.1:1/[/red]")
     assert result.stderr.count("\n") == 1
+
+
+def test_watch_tells_of_bytes_that_are_not_ours_and_goes_on(operator: Operator) -> None:
+    operator.sees("worker", "add", operator.name, "--units", "1")
+    operator.sees("fragment", "create", operator.name, "--key", "k:bigint", "--parallelism", "1")
+    coordination = operator.http.get("/v1/coordination").json()["etcd"]
+    key = current_key(operator.name, coordination["root"])
+    command = [sys.executable, "-m", "meta.vnodectl", "watch", operator.name, "--server", operator.url]
+    with (
+        EtcdClient(coordination["endpoints"]) as etcd,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching,
+    ):
+        assert watching.stdout
+        assert watching.stderr
+        try:
+            assert f"{operator.name} version 1 settled" in watching.stdout.readline()
+            etcd.put(key, b"{not ours}")
+            assert "not of this vnodemap" in watching.stderr.readline()
+            etcd.put(key, Current(2, Phase.RESCALING, "ab" * 32).encode())
+            assert f"{operator.name} version 2 rescaling" in watching.stdout.readline()
+        finally:
+            watching.terminate()

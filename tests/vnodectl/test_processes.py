@@ -127,10 +127,12 @@ def told(result: subprocess.CompletedProcess[bytes]) -> str:
     return errors.partition("error: ")[2]
 
 
-def refused(data_dir: Path, database_url: str | None = None, port: int = 0) -> str:
+def refused(
+    data_dir: Path, database_url: str | None = None, port: int = 0, etcd: list[str] | None = None
+) -> str:
     """What `serve` says, asked in this process, which is quicker."""
     with pytest.raises(ServeError) as caught:
-        service.run(data_dir, "127.0.0.1", port, database_url, None)
+        service.run(data_dir, "127.0.0.1", port, database_url, etcd)
     return str(caught.value)
 
 
@@ -176,3 +178,9 @@ def test_serve_tells_of_a_database_url_without_its_password(tmp_path: Path) -> N
     assert "secret" not in refused(tmp_path, "postgresql+nonsense://user:secret@db/meta")
     said = refused(tmp_path, f"sqlite:///{tmp_path}/nowhere/meta.db")
     assert "unable to open database file" in said
+
+
+@pytest.mark.parametrize("etcd", ["localhost", "localhost:", "localhost:99999", "https://localhost:2379"])
+def test_serve_says_how_an_etcd_is_named(tmp_path: Path, etcd: str) -> None:
+    said = refused(tmp_path, etcd=["127.0.0.1:2379", etcd])
+    assert said == f"--etcd takes HOST:PORT, for example 127.0.0.1:2379, and not 127.0.0.1:2379, {etcd}"

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 import stamina
 
-from dispatcher.errors import ServerRefused, ServerUnreachable
+from dispatcher.errors import ServiceRefused, ServiceUnreachable
 from dispatcher.ledger import Coordination
 from meta.mapping.publication import Phase
 
@@ -17,10 +18,18 @@ from meta.mapping.publication import Phase
 _DIED_IN_USE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
 
-class Server:
-    """A client of one service for one fragment; safe to use from several threads.
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The answer to a beat. `current_version` is the fragment's newest; None where the service does not say."""
 
-    Every method raises `ServerUnreachable`, at most about `timeout_ms` later, or `ServerRefused`.
+    expires_in_ms: int
+    current_version: int | None
+
+
+class Service:
+    """One fragment at one service, whose URL is `url`; safe to use from several threads.
+
+    Every method raises `ServiceUnreachable`, at most about `timeout_ms` later, or `ServiceRefused`.
     """
 
     def __init__(self, url: str, fragment: str, *, timeout_ms: int) -> None:
@@ -29,21 +38,19 @@ class Server:
         # No proxy out of the environment: it has no business between a job and its control plane.
         self._http = httpx.Client(base_url=self._url, timeout=timeout_ms / 1000, trust_env=False)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         self._http.close()
 
     def coordination(self) -> Coordination:
         match self._json(self._call("GET", "/v1/coordination")):
             case {"etcd": {"endpoints": [*endpoints], "root": str(root)}} if endpoints:
-                return Coordination(tuple(str(endpoint) for endpoint in endpoints), root)
+                coordination = Coordination(tuple(map(str, endpoints)), root)
             case other:
                 raise self._strange(other)
+        # gRPC fails on half a surrogate, which JSON can hold.
+        if not "".join((*coordination.endpoints, root)).isascii():
+            raise self._strange(coordination.endpoints)
+        return coordination
 
     def current(self) -> bytes:
         return self._call("GET", f"{self._fragment}/current").content
@@ -51,12 +58,13 @@ class Server:
     def body(self, version: int) -> bytes:
         return self._call("GET", f"{self._fragment}/versions/{version}/body").content
 
-    def beat(self, subscriber: str, name: str, role: str, acknowledged: int | None) -> int:
-        """Registers, shows life and acknowledges; returns for how many ms the registration holds."""
+    def beat(self, subscriber: str, name: str, role: str, acknowledged: int | None) -> Registration:
+        """Registers, shows life and acknowledges."""
         document = {"name": name, "role": role, "acknowledged_version": acknowledged}
         match self._json(self._call("PUT", f"{self._fragment}/subscribers/{subscriber}", document)):
-            case {"expires_in_ms": int(expires_in_ms)} if expires_in_ms > 0:
-                return expires_in_ms
+            case {"expires_in_ms": int(expires_in_ms), **more} if expires_in_ms > 0:
+                newest = more.get("current_version")
+                return Registration(expires_in_ms, newest if isinstance(newest, int) else None)
             case other:
                 raise self._strange(other)
 
@@ -74,30 +82,30 @@ class Server:
     def _call(self, method: str, path: str, document: Mapping[str, object] | None = None) -> httpx.Response:
         try:
             response = self._request(method, path, json=document)
-        except httpx.TransportError as error:
-            raise ServerUnreachable(self._url, f"{type(error).__name__} {error}".strip()) from error
+        except httpx.RequestError as error:
+            raise ServiceUnreachable(self._url, f"{type(error).__name__} {error}".strip()) from error
         except RuntimeError as error:
             # httpx's word for a client that another thread closed.
             if not self._http.is_closed:
                 raise
-            raise ServerUnreachable(self._url, "this client is closed") from error
+            raise ServiceUnreachable(self._url, "this client is closed") from error
         if response.is_success:
             return response
         if response.is_client_error:
             raise self._refused(response)
-        raise ServerUnreachable(self._url, f"status {response.status_code} to {method} {path}")
+        raise ServiceUnreachable(self._url, f"status {response.status_code} to {method} {path}")
 
     @stamina.retry(on=_DIED_IN_USE, attempts=2, timeout=None, wait_initial=0.02, wait_jitter=0.02)
     def _request(self, method: str, path: str, json: Mapping[str, object] | None) -> httpx.Response:
         return self._http.request(method, path, json=json)
 
-    def _refused(self, response: httpx.Response) -> ServerRefused:
+    def _refused(self, response: httpx.Response) -> ServiceRefused:
         try:
             problem = response.json()
         except ValueError:
             problem = None
         fields = problem if isinstance(problem, dict) else {}
-        return ServerRefused(
+        return ServiceRefused(
             self._url,
             response.status_code,
             str(fields.get("type", "about:blank")).rpartition("/")[2],
@@ -110,7 +118,7 @@ class Server:
         except ValueError as error:
             raise self._strange(response.text) from error
 
-    def _strange(self, answer: object) -> ServerUnreachable:
-        return ServerUnreachable(
+    def _strange(self, answer: object) -> ServiceUnreachable:
+        return ServiceUnreachable(
             self._url, f"an answer that is not the service's: {json.dumps(answer)[:200]}"
         )
