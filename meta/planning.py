@@ -34,7 +34,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A stored plan, with what it would change in the mapping that is now `previous`."""
+    """A plan to be stored, with what it would change in the mapping that is now `previous`."""
 
     stored: RescalePlan
     previous: VnodeMapping
@@ -46,9 +46,7 @@ def dry_run(tx: Transaction, fragment: Fragment, goal: Goal, moment: Moment) -> 
     live = live_units(tx, moment)
     units = _chosen_units(live, base, goal)
     planned = plan(base.mapping, (*units, *_drained(live, units, base)))
-    stored = _stored_plan(fragment, units, planned, moment.now_ms)
-    tx.plans.add(stored)
-    return DryRun(stored, base.mapping, planned.moves)
+    return DryRun(_stored_plan(fragment, units, planned, moment.now_ms), base.mapping, planned.moves)
 
 
 def planned_under(tx: Transaction, token: str) -> RescalePlan:

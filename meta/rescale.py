@@ -45,8 +45,12 @@ class Rescales:
     def plan(self, fragment_name: str, goal: Goal) -> DryRun:
         """A dry run on the current version, kept under a token until it expires."""
         moment = self._hearing.now()
+        # A large plan takes its time, and the database's writers need not wait for it.
+        with self._database.reading() as tx:
+            planned = dry_run(tx, known_fragment(tx, fragment_name), goal, moment)
         with self._database.transaction() as tx:
-            return dry_run(tx, known_fragment(tx, fragment_name), goal, moment)
+            tx.plans.add(planned.stored)
+        return planned
 
     def apply(self, token: str) -> RescalePlan:
         """Makes the plan the fragment's next version, and publishes it. The same token has the same answer."""

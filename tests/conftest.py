@@ -32,14 +32,14 @@ def name() -> str:
 
 
 @pytest.fixture(scope="session")
-def eventually() -> Callable[[Callable[[], None]], None]:
-    """Repeats a check until its assertions hold, or fails by them after 10 s."""
+def eventually() -> Callable[..., None]:
+    """Repeats a check until its assertions hold, or fails by them after `within_s` (10 by default)."""
 
-    def run(check: Callable[[], None]) -> None:
+    def run(check: Callable[[], None], within_s: float = 10) -> None:
         for attempt in stamina.retry_context(
             on=AssertionError,
             attempts=None,
-            timeout=10,
+            timeout=within_s,
             wait_initial=0.01,
             wait_max=0.05,
             wait_jitter=0,

@@ -1,7 +1,9 @@
 """One watch: a stream of changes from a given revision on, until it fails or is closed."""
 
 import queue
+import threading
 from collections import deque
+from contextlib import suppress
 from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
@@ -45,6 +47,7 @@ class Watch:
         self._token: str | None = None
         self._renewed = False
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._responses: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._call: Any = None
         self.confirmed = False
         self.closed = False
@@ -83,6 +86,7 @@ class Watch:
         self._requests.put(self._request)
         requests = iter(self._requests.get, None)
         self._call = self._connection.stream(WATCH, requests, self._target, token)
+        self._responses = _until_the_end(self._call)
         if self.closed:
             self._hang_up()
 
@@ -92,16 +96,15 @@ class Watch:
             self._call.cancel()
 
     def _receive(self) -> Any:
-        try:
-            return next(self._call)
-        except grpc.RpcError as error:
-            if self.closed:
-                raise StopIteration from None
-            raise self._connection.failure(self._action, self._target, error) from error
-        except StopIteration:
-            if self.closed:
-                raise
-            raise Unavailable(self._target, "the watch was ended by the server") from None
+        response = self._responses.get()
+        if response is not None:
+            return response
+        self._responses.put(None)  # whoever iterates again meets the end again
+        if self.closed:
+            raise StopIteration
+        if self._call.code() is grpc.StatusCode.OK:
+            raise Unavailable(self._target, "the watch was ended by the server")
+        raise self._connection.failure(self._action, self._target, self._call)
 
     def _take(self, response: Any) -> None:
         # etcd answers a denied watch with `created` and `canceled` in one response: `canceled` decides.
@@ -126,6 +129,26 @@ class Watch:
         self._renewed = True
         self._hang_up()
         self._open(self._connection.token(instead_of=self._token))
+
+
+def _until_the_end(call: Any) -> queue.SimpleQueue[Any]:
+    """The responses of a call as they come, then None.
+
+    Not by iterating in the caller's thread: a call whose connection fails while it is sent may have a status and
+    yet never end its iteration, not even if it is cancelled (gRPC 1.85). Its callback comes in any case; it may
+    overtake the last responses, which a watch from the revision after the last one seen brings again.
+    """
+    responses: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def take() -> None:
+        with suppress(grpc.RpcError):
+            for response in call:
+                responses.put(response)
+
+    threading.Thread(target=take, name="responses of a watch", daemon=True).start()
+    if not call.add_callback(lambda: responses.put(None)):
+        responses.put(None)
+    return responses
 
 
 def _event(event: Any) -> KeyValue | Deleted:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -13,12 +14,19 @@ class ServiceError(Exception):
     """The service said no, or was not there. `str()` of it is for people and says what to do."""
 
 
+def path(*steps: str | int) -> str:
+    """`/v1/...`; whatever an operator types as a name stays one step of it."""
+    return "/v1/" + "/".join(quote(str(step), safe="") for step in steps)
+
+
 class Service:
     """One service by its URL. Answers are JSON; a problem is raised as `ServiceError` with its detail."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         try:
+            if httpx.URL(url).scheme not in ("http", "https"):
+                raise ServiceError(f"{url} is no URL of a service; write http://HOST:PORT")
             # No proxy out of the environment: it has no business between an operator and the control plane.
             self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
         except httpx.InvalidURL as error:
@@ -32,18 +40,22 @@ class Service:
     ) -> None:
         self._http.close()
 
-    def get(self, path: str) -> Any:
-        return self._call("GET", path)
+    def get(self, where: str) -> Any:
+        return self._call("GET", where)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._call("POST", path, body)
+    def post(self, where: str, body: Mapping[str, Any]) -> Any:
+        return self._call("POST", where, body)
 
-    def put(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._call("PUT", path, body)
+    def put(self, where: str, body: Mapping[str, Any]) -> Any:
+        return self._call("PUT", where, body)
 
-    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _call(self, method: str, where: str, body: Mapping[str, Any] | None = None) -> Any:
         try:
-            response = self._http.request(method, path, json=body)
+            response = self._http.request(method, where, json=body)
+        except httpx.TimeoutException as error:
+            raise ServiceError(
+                f"the service at {self.url} did not answer within {TIMEOUT_S:g} s; see its log"
+            ) from error
         except httpx.TransportError as error:
             raise ServiceError(
                 f"no vnodemap service answers at {self.url} ({error}); start one with `vnodectl serve`, "

@@ -6,7 +6,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from meta.vnodectl.client import Service
+from meta.vnodectl.client import Service, path
 from meta.vnodectl.session import DEFAULT_SERVER, Server, out
 from storage_keys.vnode import VNODE_COUNT_DEFAULT
 
@@ -68,9 +68,9 @@ def show(
 ) -> None:
     """One fragment: its version, its units, and who still has to acknowledge."""
     with Service(server) as api:
-        fragment = api.get(f"/v1/fragments/{name}")
-        progress = api.get(f"/v1/fragments/{name}/progress")
-        subscribers = api.get(f"/v1/fragments/{name}/subscribers")
+        fragment = api.get(path("fragments", name))
+        progress = api.get(path("fragments", name, "progress"))
+        subscribers = api.get(path("fragments", name, "subscribers"))
     out.print(
         f"[bold]{name}[/bold]: {fragment['vnode_count']} vnodes by {_key(fragment)} ({fragment['hash_id']})"
     )

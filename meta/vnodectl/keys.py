@@ -27,7 +27,8 @@ def decode(lines: Lines = False) -> None:
 
 @app.command()
 def storage(lines: Lines = False) -> None:
-    """A whole key: {"table_id": 7, "columns": [{"type": "bigint", "value": 5}], "distribution": [0]}"""
+    """A whole key: {"table_id": 7, "columns": [{"type": "bigint", "value": 5}], "distribution": [0],
+    "vnode_count": 256}"""
     answer_json(offline.storage, StorageKeyError, lines=lines)
 
 

@@ -1,6 +1,8 @@
 """`vnodectl`, the operators' command."""
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -9,12 +11,19 @@ from stamina.instrumentation import set_on_retry_hooks
 from meta.vnodectl import fragments, keys, mappings, rescaling, workers
 from meta.vnodectl.client import ServiceError
 from meta.vnodectl.serve import serve
-from meta.vnodectl.session import REFUSED, ServeError, err
+from meta.vnodectl.session import REFUSED, ServeError, err, out
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"vnodemap {version('vnodemap')}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Scale partitioned Spark jobs while they run: the vnodemap control plane.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
 app.command()(rescaling.rescale)
@@ -25,6 +34,15 @@ app.add_typer(workers.app, name="worker")
 app.add_typer(fragments.app, name="fragment")
 app.add_typer(mappings.app, name="mapping")
 app.add_typer(keys.app, name="key")
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Scale partitioned Spark jobs while they run: the vnodemap control plane."""
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from meta.etcd.client import EtcdClient
 from meta.etcd.reader import KeyReader, Reading, Unreachable
 from meta.mapping.errors import MalformedPublication
 from meta.mapping.publication import Current, current_key
-from meta.vnodectl.client import Service, ServiceError
+from meta.vnodectl.client import Service, ServiceError, path
 from meta.vnodectl.session import DEFAULT_SERVER, Server, err, out
 from meta.vnodectl.strip import strip
 
@@ -28,8 +28,8 @@ def show(
     """One version as a strip of cells, those that it moved marked."""
     with Service(server) as api:
         if version is None:
-            version = api.get(f"/v1/fragments/{fragment}")["version"]
-        found = api.get(f"/v1/fragments/{fragment}/versions/{version}")
+            version = api.get(path("fragments", fragment))["version"]
+        found = api.get(path("fragments", fragment, "versions", version))
     out.print(f"[bold]{fragment}[/bold] version {version}: {_moved(found)}")
     out.print(strip(found["owners"], found["previous_owners"]))
 
@@ -38,7 +38,7 @@ def show(
 def history(fragment: FragmentName, server: Server = DEFAULT_SERVER) -> None:
     """All versions, and when each went through its phases."""
     with Service(server) as api:
-        versions = api.get(f"/v1/fragments/{fragment}/versions")
+        versions = api.get(path("fragments", fragment, "versions"))
     table = Table("version", "units", "moved", "rescaling", "accepted", "settled")
     for version in versions:
         units = ", ".join(str(unit["id"]) for unit in version["units"])
@@ -50,7 +50,7 @@ def history(fragment: FragmentName, server: Server = DEFAULT_SERVER) -> None:
 def watch(fragment: FragmentName, server: Server = DEFAULT_SERVER) -> None:
     """Follow a fragment's versions through etcd as they are published. Ctrl-C ends it."""
     with Service(server) as api:
-        api.get(f"/v1/fragments/{fragment}")
+        api.get(path("fragments", fragment))
         etcd = api.get("/v1/coordination")["etcd"]
     try:
         client = EtcdClient(etcd["endpoints"])

@@ -8,9 +8,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from meta.mapping.errors import PlanError
 from meta.mapping.offline import plan_offline
-from meta.vnodectl.client import Service, ServiceError
+from meta.vnodectl.client import Service, ServiceError, path
 from meta.vnodectl.session import DEFAULT_SERVER, Server, answer_json, err, out
-from meta.vnodectl.strip import strip, units_of
+from meta.vnodectl.strip import strip
 
 POLL_S = 0.2
 
@@ -40,9 +40,10 @@ def plan(
     if fragment is None:
         raise typer.BadParameter("name the fragment, or use --offline")
     with Service(server) as api:
-        planned = api.post(f"/v1/fragments/{fragment}/plans", _goal(parallelism, units))
+        planned = api.post(path("fragments", fragment, "plans"), _goal(parallelism, units))
     show_plan(planned)
-    out.print(f"apply it with: vnodectl apply {planned['token']}")
+    if _changes(planned):
+        out.print(f"apply it with: vnodectl apply {planned['token']}")
 
 
 def apply(
@@ -65,10 +66,9 @@ def rescale(
 ) -> None:
     """Plan, confirm, apply and wait: the whole rescale while the job runs."""
     with Service(server) as api:
-        planned = api.post(f"/v1/fragments/{fragment}/plans", _goal(parallelism, units))
+        planned = api.post(path("fragments", fragment, "plans"), _goal(parallelism, units))
         show_plan(planned)
-        if planned["owners"] == planned["previous_owners"]:
-            out.print("nothing to do")
+        if not _changes(planned):
             return
         if not yes:
             typer.confirm("Apply?", abort=True, err=True)
@@ -88,32 +88,54 @@ def _goal(parallelism: int | None, units: str | None) -> dict[str, Any]:
 
 def show_plan(planned: Any) -> None:
     """The certificate, and the strip before and after."""
-    certificate = planned["certificate"]
+    certificate, before, after = planned["certificate"], planned["previous_owners"], planned["owners"]
+    units = ", ".join(map(str, planned["units"]))
+    if not _changes(planned):
+        out.print(f"[bold]{planned['fragment']}[/bold] is on units {units} already: nothing to do")
+        return
     out.print(
-        f"[bold]{planned['fragment']}[/bold] from version {planned['base_version']} to "
-        f"{len(planned['units'])} units ({', '.join(map(str, planned['units']))}): "
-        f"moves {certificate['moves']} of {len(planned['owners'])} vnodes; "
-        f"fewer than {certificate['lower_bound']} is not possible"
+        f"[bold]{planned['fragment']}[/bold], version {planned['base_version']}, to units {units}: "
+        f"moves {certificate['moves']} of {len(after)} vnodes,\n"
+        f"and fewer than {certificate['lower_bound']} is not possible"
     )
-    before, after = planned["previous_owners"], planned["owners"]
-    letters = units_of(before, after)
     out.print("before")
-    out.print(strip(before, units=letters))
+    out.print(strip(before))
     out.print("after")
-    out.print(strip(after, before, units=letters))
+    out.print(strip(after, before))
 
 
 def apply_token(api: Service, token: str, timeout_s: float) -> None:
     """Returns when every applier has acknowledged. Raises `ServiceError`, also after `timeout_s`."""
-    applied = api.post("/v1/rescales", {"token": token})
-    if applied["changed"]:
-        wait_until_settled(api, applied["fragment"], applied["version"], timeout_s)
-    out.print(f"{applied['fragment']} is at version {applied['version']}")
+    applied = api.post(path("rescales"), {"token": token})
+    fragment, version = applied["fragment"], applied["version"]
+    progress = wait_until_settled(api, fragment, version, timeout_s)
+    if progress["version"] > version:
+        out.print(
+            f"that plan was applied before, as version {version}; {fragment} is now at {progress['version']}"
+        )
+    elif progress["acknowledged"]:
+        out.print(f"{fragment} is at version {version}, and the jobs that follow it have it")
+    else:
+        out.print(
+            f"{fragment} is at version {version}; no job follows it now, so there was nobody to wait for"
+        )
 
 
-def wait_until_settled(api: Service, fragment: str, version: int, timeout_s: float) -> None:
-    """Shows who acknowledged meanwhile. Raises `ServiceError` with those it waits for after `timeout_s`."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+def _changes(planned: Any) -> bool:
+    return bool(planned["owners"] != planned["previous_owners"])
+
+
+def wait_until_settled(api: Service, fragment: str, version: int, timeout_s: float) -> Any:
+    """The progress when `version` had settled, or a later one come; shows who is waited for meanwhile.
+
+    Raises `ServiceError` with those it waits for after `timeout_s`.
+    """
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     polling = stamina.retry_context(
         on=_NotSettled,
         attempts=None,
@@ -125,15 +147,20 @@ def wait_until_settled(api: Service, fragment: str, version: int, timeout_s: flo
     late = ""
     try:
         with Progress(*columns, console=err) as bar:
-            task = bar.add_task(f"version {version}: appliers that acknowledged", total=None)
+            task = bar.add_task(f"version {version}", total=None)
             for attempt in polling:
                 with attempt:
-                    progress = api.get(f"/v1/fragments/{fragment}/progress")
+                    progress = api.get(path("fragments", fragment, "progress"))
                     late = ", ".join(applier["name"] for applier in progress["waiting_for"])
-                    total = progress["acknowledged"] + len(progress["waiting_for"])
-                    bar.update(task, completed=progress["acknowledged"], total=total)
+                    bar.update(
+                        task,
+                        description=f"version {version}: {f'waiting for {late}' if late else 'acknowledged'}",
+                        completed=progress["acknowledged"],
+                        total=progress["acknowledged"] + len(progress["waiting_for"]),
+                    )
                     if progress["version"] == version and progress["phase"] != "settled":
                         raise _NotSettled
+                    return progress
     except _NotSettled:
         raise ServiceError(
             f"version {version} has not settled within {timeout_s:g} s, it waits for {late or 'nobody'}; it goes on by "

@@ -41,7 +41,9 @@ def run(data_dir: Path, host: str, port: int, database_url: str | None, etcd: li
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ServeError(f"{data_dir} cannot be the data directory: {error.strerror}") from error
+        raise ServeError(
+            f"{data_dir} cannot be used ({error.strerror}); choose another --data-dir"
+        ) from error
     with (
         closing(_listen(host, port)) as listener,
         _database(database_url or f"sqlite:///{data_dir / 'meta.db'}") as database,
@@ -80,6 +82,10 @@ def _etcd(data_dir: Path, endpoints: list[str] | None) -> Iterator[_Etcd]:
         embedded = EmbeddedEtcd.start(data_dir / "etcd")
     except EmbeddedEtcdError as error:
         raise ServeError(str(error)) from error
+    except OSError as error:
+        raise ServeError(
+            f"the embedded etcd cannot use {data_dir} ({error}); choose another --data-dir"
+        ) from error
     try:
         yield _Etcd((embedded.endpoint,), embedded)
     finally:
@@ -186,7 +192,8 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ServeError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another --port"
+            f"cannot listen on {host}:{port}: {error.strerror}; is a service running there already? "
+            "Otherwise choose another --port"
         ) from error
     listener.listen()
     return listener

@@ -34,6 +34,8 @@ class ServeError(Exception):
 
 def answer_json(core: Core, refusal: Refusal, *, lines: bool = False) -> None:
     """An offline form: JSON from standard input through `core` to standard output, one a line with `lines`."""
+    if sys.stdin.isatty():
+        err.print("reading JSON from standard input; Ctrl-D ends it")
     documents = sys.stdin.buffer if lines else [sys.stdin.buffer.read()]
     for document in documents:
         answer, refused = _answer(core, refusal, document)

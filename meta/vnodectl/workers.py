@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from meta.vnodectl.client import Service
+from meta.vnodectl.client import Service, path
 from meta.vnodectl.session import DEFAULT_SERVER, Server, out
 
 app = typer.Typer(no_args_is_help=True, help="Worker nodes and their parallel units.")
@@ -24,7 +24,7 @@ def add(
     """Register a worker with its parallel units."""
     with Service(server) as api:
         worker = api.put(
-            f"/v1/workers/{name}", {"parallelism": units, "heartbeat_timeout_ms": heartbeat_timeout_ms}
+            path("workers", name), {"parallelism": units, "heartbeat_timeout_ms": heartbeat_timeout_ms}
         )
     out.print(f"worker {worker['name']} has units {', '.join(map(str, worker['units']))}")
 

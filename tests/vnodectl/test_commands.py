@@ -16,6 +16,7 @@ from meta.etcd.client import EtcdClient
 from meta.mapping.publication import Current, Phase, current_key
 from meta.vnodectl.client import ServiceError
 from meta.vnodectl.main import app
+from meta.vnodectl.strip import SYMBOLS
 
 
 class Operator:
@@ -57,9 +58,17 @@ class Operator:
         path = f"/v1/fragments/{self.name}/subscribers/s-{len(subscriber)}"
         self.http.put(path, json=body).raise_for_status()
 
+    def owners(self, version: int) -> list[int]:
+        path = f"/v1/fragments/{self.name}/versions/{version}"
+        return list(self.http.get(path).raise_for_status().json()["owners"])
+
     @property
     def newest(self) -> Any:
         return self.http.get(f"/v1/fragments/{self.name}/versions").raise_for_status().json()[-1]
+
+
+def letter(unit: int) -> str:
+    return SYMBOLS[(unit - 1) % len(SYMBOLS)]
 
 
 def ids(units: list[int]) -> str:
@@ -117,16 +126,22 @@ def test_what_a_fragment_cannot_be(operator: Operator) -> None:
 def test_plan_shows_the_strips_and_the_token_that_apply_takes(operator: Operator) -> None:
     first, second, third, fourth = operator.begin()
     planned = operator.sees("plan", operator.name, "--units", ids([first, second, third, fourth]))
-    assert "from version 2 to 4 units" in planned
-    assert "moves 16 of 64 vnodes; fewer than 16 is not possible" in " ".join(planned.split())
+    assert f"version 2, to units {first}, {second}, {third}, {fourth}:" in planned
+    assert "moves 16 of 64 vnodes, and fewer than 16 is not possible" in " ".join(planned.split())
     before, after = cells(planned)
-    assert sorted(before) == sorted("a" * 22 + "b" * 21 + "c" * 21)
-    assert (after.count("D"), after.lower().count("d")) == (16, 16)
+    assert sorted(before) == sorted(letter(first) * 22 + letter(second) * 21 + letter(third) * 21)
+    new = letter(fourth)
+    assert (after.count(new.upper()), after.lower().count(new)) == (16, 16)
     assert [old for old, new in zip(before, after, strict=True) if new.islower() and new != old] == []
     assert f"unit {fourth}: 16" in planned
     token = planned.split()[-1]
-    assert operator.sees("apply", token) == f"{operator.name} is at version 3\n"
-    assert operator.sees("apply", token) == f"{operator.name} is at version 3\n"
+    nobody = f"{operator.name} is at version 3; no job follows it now, so there was nobody to wait for"
+    assert " ".join(operator.sees("apply", token).split()) == nobody
+    assert " ".join(operator.sees("apply", token).split()) == nobody
+    operator.sees("rescale", operator.name, "--units", ids([first, second]), "--yes")
+    late = f"that plan was applied before, as version 3; {operator.name} is now at 4"
+    assert " ".join(operator.sees("apply", token).split()) == late
+    operator.sees("rescale", operator.name, "--units", ids([first, second, third, fourth]), "--yes")
     assert [unit["id"] for unit in operator.newest["units"]] == [first, second, third, fourth]
 
 
@@ -134,8 +149,8 @@ def test_letters_stay_the_same_before_and_after_also_for_a_smaller_new_unit(oper
     first, second, third, _ = operator.begin()
     operator.sees("rescale", operator.name, "--units", ids([second, third]), "--yes")
     before, after = cells(operator.sees("plan", operator.name, "--units", ids([first, second, third])))
-    assert set(before) == {"b", "c"}
-    assert set(after) == {"A", "b", "c"}
+    assert set(before) == {letter(second), letter(third)}
+    assert set(after) == {letter(first).upper(), letter(second), letter(third)}
 
 
 def test_rescale_asks_first(operator: Operator) -> None:
@@ -145,8 +160,10 @@ def test_rescale_asks_first(operator: Operator) -> None:
     assert refused.exit_code == 1
     assert "Apply?" in refused.stderr
     assert operator.newest["version"] == 2
-    assert operator.sees(*chosen, answers="y\n").endswith(f"{operator.name} is at version 3\n")
-    assert operator.sees(*chosen).endswith("nothing to do\n")
+    assert f"{operator.name} is at version 3" in operator.sees(*chosen, answers="y\n")
+    already = operator.sees(*chosen)
+    assert already.endswith("nothing to do\n")
+    assert cells(already) == []
     assert set(operator.newest["owners"]) == {first, third, fourth}
     assert second not in operator.newest["owners"]
 
@@ -181,16 +198,15 @@ def test_mapping_show_and_history(operator: Operator) -> None:
     newest = operator.sees("mapping", "show", operator.name)
     assert newest.startswith(f"{operator.name} version 3: moved 16 of 64 vnodes from version 2\n")
     (strip,) = cells(newest)
-    letters = dict(zip(units, "abcd", strict=True))
     found = operator.newest
     assert strip == "".join(
-        letters[owner] if owner == previous else letters[owner].upper()
+        letter(owner) if owner == previous else letter(owner).upper()
         for owner, previous in zip(found["owners"], found["previous_owners"], strict=True)
     )
     assert "CAPITALS moved here" in newest
     first = operator.sees("mapping", "show", operator.name, "--version", "1")
     assert first.startswith(f"{operator.name} version 1: the first mapping\n")
-    assert cells(first)[0] == "a" * 32 + "b" * 32
+    assert cells(first)[0] == "".join(letter(owner) for owner in operator.owners(1))
     assert "it has 1 to 3" in operator.is_told("mapping", "show", operator.name, "--version", "4")
     rows = [line for line in operator.sees("mapping", "history", operator.name).splitlines() if ":" in line]
     assert len(rows) == 3
@@ -213,7 +229,16 @@ def test_no_service_answers(operator: Operator) -> None:
     assert "vnodectl serve" in told
     assert "VNODEMAP_SERVER" in told
     assert "is no URL" in operator.is_told("worker", "list", "--server", "http://127.0.0.1:x")
-    assert "no vnodemap service answers" in operator.is_told("worker", "list", "--server", "oops")
+    for incomplete in ("oops", "localhost:7070"):
+        assert "write http://HOST:PORT" in operator.is_told("worker", "list", "--server", incomplete)
+
+
+def test_a_name_is_one_step_of_the_url_whatever_is_in_it(operator: Operator) -> None:
+    for strange in ("f#", "f?x", "a/b", "a b", "a\nb", "é", ".."):
+        for command in (["fragment", "show"], ["mapping", "show"], ["mapping", "history"]):
+            assert operator.is_told(*command, strange)
+        assert operator.is_told("plan", strange, "--parallelism", "1")
+        assert operator.is_told("worker", "add", strange, "--units", "1")
 
 
 def test_an_error_is_one_line_on_standard_error_and_exit_code_2() -> None:

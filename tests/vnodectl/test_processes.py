@@ -160,7 +160,8 @@ def test_serve_refuses_a_port_that_is_taken(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         said = refused(tmp_path, port=port)
-    assert said == f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another --port"
+    assert said.startswith(f"cannot listen on 127.0.0.1:{port}: Address already in use; is a service running")
+    assert said.endswith("choose another --port")
 
 
 def test_serve_refuses_what_is_no_database_or_no_folder(tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_serve_refuses_what_is_no_database_or_no_folder(tmp_path: Path) -> None:
     said = refused(tmp_path)
     assert said.startswith("the database sqlite:///")
     assert "file is not a database" in said
-    assert refused(tmp_path / "meta.db").endswith("cannot be the data directory: File exists")
+    assert refused(tmp_path / "meta.db").endswith("cannot be used (File exists); choose another --data-dir")
 
 
 def test_serve_tells_of_a_database_url_without_its_password(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ def shown(owners: Sequence[int | None], previous: Sequence[int | None] | None = 
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-def test_owners_are_letters_in_the_order_of_unit_ids_and_nobody_is_a_dot() -> None:
-    assert shown([9, 9, 4, None]) == ["     0 bba.", "a unit 4: 1   b unit 9: 2"]
+def test_an_owner_has_the_letter_of_its_id_wherever_it_is_shown_and_nobody_is_a_dot() -> None:
+    assert shown([9, 9, 4, None]) == ["     0 iid.", "d unit 4: 1   i unit 9: 2"]
+    assert shown([9, 27, 26])[0] == "     0 iaz"
 
 
 def test_what_moved_is_a_capital_also_where_its_unit_is_new_or_the_old_one_gone() -> None:
@@ -21,7 +22,7 @@ def test_what_moved_is_a_capital_also_where_its_unit_is_new_or_the_old_one_gone(
 
 
 def test_rows_of_64_cells_begin_with_their_first_vnode() -> None:
-    assert shown([0] * 130)[:3] == ["     0 " + "a" * 64, "    64 " + "a" * 64, "   128 aa"]
+    assert shown([1] * 130)[:3] == ["     0 " + "a" * 64, "    64 " + "a" * 64, "   128 aa"]
 
 
 def test_more_vnodes_than_cells_are_drawn_by_samples_and_said_so() -> None:
