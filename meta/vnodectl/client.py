@@ -16,7 +16,8 @@ class ServiceError(Exception):
 
 def path(*steps: str | int) -> str:
     """`/v1/...`; whatever an operator types as a name stays one step of it."""
-    return "/v1/" + "/".join(quote(str(step), safe="") for step in steps)
+    # Dots too: httpx resolves `..` before it sends.
+    return "/v1/" + "/".join(quote(str(step), safe="").replace(".", "%2E") for step in steps)
 
 
 class Service:

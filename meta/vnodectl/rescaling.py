@@ -110,15 +110,11 @@ def apply_token(api: Service, token: str, timeout_s: float) -> None:
     fragment, version = applied["fragment"], applied["version"]
     progress = wait_until_settled(api, fragment, version, timeout_s)
     if progress["version"] > version:
-        out.print(
-            f"that plan was applied before, as version {version}; {fragment} is now at {progress['version']}"
-        )
+        out.print(f"that plan became version {version}; {fragment} is now at {progress['version']}")
     elif progress["acknowledged"]:
         out.print(f"{fragment} is at version {version}, and the jobs that follow it have it")
     else:
-        out.print(
-            f"{fragment} is at version {version}; no job follows it now, so there was nobody to wait for"
-        )
+        out.print(f"{fragment} is at version {version}; no live job had to acknowledge it")
 
 
 def _changes(planned: Any) -> bool:

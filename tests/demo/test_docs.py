@@ -52,7 +52,9 @@ def test_the_documented_job_runs_is_rescaled_and_reads_back_what_it_wrote(
             assert "the query runs" in running.stdout.readline()
             orders = range(1000)
             rows = {"customer": [n % 100 for n in orders], "order": list(orders), "item": ["tea"] * 1000}
-            pq.write_table(pa.table(rows), tmp_path / "orders" / "input" / "one.parquet")
+            staged = tmp_path / "orders" / "one.parquet"
+            pq.write_table(pa.table(rows), staged)
+            staged.rename(tmp_path / "orders" / "input" / staged.name)
 
             def check_committed() -> None:
                 assert DeltaTable(str(tmp_path / "orders" / "table")).version() == 1

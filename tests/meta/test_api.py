@@ -493,14 +493,14 @@ def test_the_api_describes_itself(http: httpx.Client) -> None:
     assert http.get("/v1/health").json() == {"status": "ok"}
 
 
-class NotYetError(Exception):
+class NotYet(Exception):
     pass
 
 
 def wait_for(condition: Any) -> None:
     for attempt in stamina.retry_context(
-        on=NotYetError, attempts=None, timeout=15, wait_initial=0.05, wait_max=0.1
+        on=NotYet, attempts=None, timeout=15, wait_initial=0.05, wait_max=0.1
     ):
         with attempt:
             if not condition():
-                raise NotYetError
+                raise NotYet

@@ -17,13 +17,11 @@ from meta.etcd.errors import EtcdError
 from meta.mapping.publication import Current, Phase, current_key, digest, version_key
 
 
-class NotYetError(Exception):
+class NotYet(Exception):
     """What is waited for is not the case."""
 
 
-patiently = stamina.retry(
-    on=(NotYetError, EtcdError), attempts=None, timeout=20, wait_initial=0.05, wait_max=0.2
-)
+patiently = stamina.retry(on=(NotYet, EtcdError), attempts=None, timeout=20, wait_initial=0.05, wait_max=0.2)
 
 
 @patiently
@@ -33,10 +31,10 @@ def wait_until_published(endpoint: str, version: int, phase: Phase, fragment: st
         found = etcd.get(current_key(fragment))
         body = etcd.get(version_key(fragment, version))
     if found is None or body is None:
-        raise NotYetError
+        raise NotYet
     current = Current.decode(found.value)
     if (current.version, current.phase) != (version, phase):
-        raise NotYetError
+        raise NotYet
     assert current.digest == digest(body.value)
     return body.value
 
@@ -70,7 +68,7 @@ class Flights:
     @patiently
     def wait_until(self, fragment: str, state: tuple[int, str]) -> None:
         if self.state_of(fragment) != state:
-            raise NotYetError
+            raise NotYet
 
     def plan(self, parallelism: int, fragment: str = "flights") -> str:
         answer = self.http.post(f"/v1/fragments/{fragment}/plans", json={"parallelism": parallelism})

@@ -135,11 +135,11 @@ def test_plan_shows_the_strips_and_the_token_that_apply_takes(operator: Operator
     assert [old for old, new in zip(before, after, strict=True) if new.islower() and new != old] == []
     assert f"unit {fourth}: 16" in planned
     token = planned.split()[-1]
-    nobody = f"{operator.name} is at version 3; no job follows it now, so there was nobody to wait for"
+    nobody = f"{operator.name} is at version 3; no live job had to acknowledge it"
     assert " ".join(operator.sees("apply", token).split()) == nobody
     assert " ".join(operator.sees("apply", token).split()) == nobody
     operator.sees("rescale", operator.name, "--units", ids([first, second]), "--yes")
-    late = f"that plan was applied before, as version 3; {operator.name} is now at 4"
+    late = f"that plan became version 3; {operator.name} is now at 4"
     assert " ".join(operator.sees("apply", token).split()) == late
     operator.sees("rescale", operator.name, "--units", ids([first, second, third, fourth]), "--yes")
     assert [unit["id"] for unit in operator.newest["units"]] == [first, second, third, fourth]
