@@ -28,11 +28,11 @@ ROWS = 300
 class Story:
     """A running query over files that appear, and its service."""
 
-    def __init__(self, spark: SparkSession, service: ServiceProcess, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, service: ServiceProcess, api: Service, folder: Path) -> None:
         self.spark = spark
         self.service = service
         self.folder = folder
-        self.api = Service(service.url)
+        self.api = api
         self.rows_in = 0
         for worker in ("east", "west"):
             self.api.put(f"/v1/workers/{worker}", {"parallelism": 2})
@@ -91,14 +91,14 @@ class Story:
     def close(self) -> None:
         self.query.stop()
         self.subscription.close()
-        self.api.close()
 
 
 @pytest.fixture
 def story(spark: SparkSession, service: ServiceProcess, tmp_path: Path) -> Iterator[Story]:
-    told = Story(spark, service, tmp_path)
-    yield told
-    told.close()
+    with Service(service.url) as api:
+        told = Story(spark, service, api, tmp_path)
+        yield told
+        told.close()
 
 
 def test_a_running_query_is_scaled_out_and_in_with_a_unit_leaving_from_the_middle(story: Story) -> None:
