@@ -69,7 +69,7 @@ def dispatch(df: DataFrame, mapping_version: MappingVersion, keys: Sequence[str]
     """
     slot = slot_of(_vnode(df, mapping_version, keys), mapping_version.mapping)
     moved = df.repartitionById(len(mapping_version.mapping.units), slot)
-    # After the shuffle: hashing a row again is cheaper than carrying three more columns through it.
+    # After the shuffle, so that it moves only the user's columns.
     return route(moved, mapping_version, keys)
 
 
