@@ -59,6 +59,12 @@ def prefix_column(types: Sequence[KeyType], columns: Sequence[Column]) -> Column
 def vnode_column(types: Sequence[KeyType], columns: Sequence[Column], vnode_count: int) -> Column:
     """The vnode, 0..vnode_count - 1, as an int Column."""
     check_vnode_count(vnode_count)
+    if vnode_count == 1:
+        return sf.lit(0)
+    if vnode_count & (vnode_count - 1) == 0:
+        # The same number without the multiplication, which shows beside a shuffle.
+        bits = vnode_count.bit_length() - 1
+        return sf.shiftrightunsigned(hash_column(types, columns), 64 - bits).cast("int")
     return sf.shiftright(_prefix(types, columns) * vnode_count, PREFIX_BITS).cast("int")
 
 
