@@ -17,8 +17,9 @@ from meta.mapping.publication import Current, MappingVersion, Phase, digest, enc
 from meta.mapping.unit import Unit
 from meta.store.database import Database, Transaction
 from storage_keys.errors import StorageKeyError
-from storage_keys.hash import hash_id
-from storage_keys.types import parse_type
+from storage_keys.hash import hash_class, hash_id
+from storage_keys.type_name import parse_type
+from storage_keys.types import KeyType
 from storage_keys.vnode import check_vnode_count
 
 
@@ -117,7 +118,13 @@ def _hash_id(request: FragmentRequest) -> str:
         check_vnode_count(request.vnode_count)
     except StorageKeyError as error:
         raise BadFragment("vnode_count", str(error)) from error
+    return hash_id([_distribution_type(field) for field in request.distribution_key])
+
+
+def _distribution_type(field: KeyField) -> KeyType:
     try:
-        return hash_id([parse_type(field.type) for field in request.distribution_key])
+        type_ = parse_type(field.type)
+        hash_class(type_)
     except StorageKeyError as error:
-        raise BadFragment("distribution_key", str(error)) from error
+        raise BadFragment("distribution_key", str(error.in_column(field.name))) from error
+    return type_

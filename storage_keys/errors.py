@@ -1,5 +1,6 @@
 """What storage keys refuse. `name` is the error's identity in JSON forms and in HTTP problems."""
 
+import decimal
 import reprlib
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
@@ -10,10 +11,11 @@ class StorageKeyError(ValueError):
 
     name: ClassVar[str]
     column: str | None = None
+    row: int | None = None
 
     @property
     def detail(self) -> str:
-        """What is wrong and what to do, without the column."""
+        """What is wrong and what to do, without the row and the column."""
         raise NotImplementedError
 
     def in_column(self, column: str) -> Self:
@@ -21,34 +23,42 @@ class StorageKeyError(ValueError):
         self.column = column
         return self
 
+    def in_row(self, row: int) -> Self:
+        """The same error, which now tells the position of its row in a batch."""
+        self.row = row
+        return self
+
     def __str__(self) -> str:
-        return self.detail if self.column is None else f"column {self.column!r}: {self.detail}"
+        row = "" if self.row is None else f"row {self.row}: "
+        column = "" if self.column is None else f"column {self.column!r}: "
+        return row + column + self.detail
 
 
 @dataclass(eq=False)
 class UnsupportedType(StorageKeyError):
-    """A type that has no place in a storage key, or none yet."""
+    """A type that has no place in a storage key, or not the one that was wanted."""
 
     name = "unsupported-type"
 
     type_name: str
     accepted: tuple[str, ...]
+    place: str = "part of a storage key"
 
     @property
     def detail(self) -> str:
-        return f"type {shown(self.type_name)} cannot be part of a storage key; use {', '.join(self.accepted)}"
+        return f"type {shown(self.type_name)} cannot be {self.place}; use {', '.join(self.accepted)}"
 
 
 @dataclass(eq=False)
 class ValueOutOfRange(StorageKeyError):
-    """An integer outside of `low..high`, both inclusive."""
+    """A number outside of `low..high`, both inclusive."""
 
     name = "value-out-of-range"
 
     what: str
-    value: int
-    low: int
-    high: int
+    value: int | float | decimal.Decimal
+    low: int | float | decimal.Decimal
+    high: int | float | decimal.Decimal
 
     @property
     def detail(self) -> str:
@@ -89,31 +99,34 @@ class Truncated(StorageKeyError):
 
     needed: int
     available: int
+    what: str = "the column"
 
     @property
     def detail(self) -> str:
         return (
-            f"the column needs at least {self.needed} bytes and {self.available} are left; pass the whole key"
+            f"{self.what} needs at least {self.needed} bytes and {self.available} are left; "
+            "pass the whole key"
         )
 
 
 @dataclass(eq=False)
 class TrailingBytes(StorageKeyError):
-    """Bytes after the end of the only column."""
+    """Bytes after the end of the only column, or of the last one of a key."""
 
     name = "trailing-bytes"
 
     used: int
     total: int
+    what: str = "the column"
 
     @property
     def detail(self) -> str:
-        return f"the column ends after {self.used} of {self.total} bytes; cut the rest off or decode it too"
+        return f"{self.what} ends after {self.used} of {self.total} bytes; cut the rest off or decode it too"
 
 
 @dataclass(eq=False)
 class UnknownTag(StorageKeyError):
-    """A column's first byte that is neither its value tag nor its NULL tag."""
+    """The first byte of a column, or of what is nested in one, that is neither its value tag nor its NULL tag."""
 
     name = "unknown-tag"
 
@@ -124,8 +137,8 @@ class UnknownTag(StorageKeyError):
     @property
     def detail(self) -> str:
         return (
-            f"the column starts with {self.tag:02x}, but under this order a value starts with "
-            f"{self.value_tag:02x} and NULL is {self.null_tag:02x}; check the column's order"
+            f"{self.tag:02x} stands where a value starts with {self.value_tag:02x} and NULL is "
+            f"{self.null_tag:02x}; check the column's type and order"
         )
 
 

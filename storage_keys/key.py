@@ -7,22 +7,27 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage_keys import document as documents
-from storage_keys.column import ASCENDING, Order, encode_canonical
+from storage_keys.column import ASCENDING, Order, decode_canonical, encode_canonical
 from storage_keys.errors import (
     MalformedKey,
     SchemaMismatch,
     StorageKeyError,
+    TrailingBytes,
+    Truncated,
     ValueOutOfRange,
     shown,
 )
-from storage_keys.hash import hash_canonical, hash_id
+from storage_keys.hash import hash_canonical, hash_class, hash_id
 from storage_keys.range import prefix_bytes, table_bytes
-from storage_keys.types import KeyType, parse_type
-from storage_keys.value import Canonical, canonical
+from storage_keys.type_name import parse_type
+from storage_keys.types import KeyType
+from storage_keys.value import Canonical, Value, canonical, restore
 from storage_keys.vnode import prefix_of
 
 FORMAT_VERSION: Final = 1
 KEY_BYTES_MAX: Final = 65_535
+
+_HEAD_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +38,20 @@ class KeyColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class DecodedKey:
+    """What a storage key holds: its vnode prefix, and the value of each key column by name, None for NULL."""
+
+    prefix: int
+    row: dict[str, Value | None]
+
+
+@dataclass(frozen=True, slots=True)
 class KeySchema:
     """How a table's rows become keys.
 
     `distribution` names the columns of the key that decide the vnode, in the order in which they are hashed;
-    with none of them, every row is in the same vnode (a singleton table).
+    they may be any of the key's. With none of them, every row is in the same vnode (a singleton table).
+    A struct or an array may be in the key but not in the distribution: `UnsupportedType` names the column.
     """
 
     table_id: int
@@ -53,6 +67,11 @@ class KeySchema:
             if name not in names:
                 known = ", ".join(names)
                 raise MalformedKey(f"distribution column {name!r} is not in the key; use some of: {known}")
+        for name, type_ in zip(self.distribution, self.distribution_types, strict=True):
+            try:
+                hash_class(type_)
+            except StorageKeyError as error:
+                raise error.in_column(name) from None
 
     @property
     def distribution_types(self) -> tuple[KeyType, ...]:
@@ -63,25 +82,54 @@ class KeySchema:
     def hash_id(self) -> str:
         return hash_id(self.distribution_types)
 
+    def hash_of(self, row: Mapping[str, object]) -> int:
+        """H of a row's distribution columns, signed. A column that is missing from the row is refused, not NULL."""
+        return self._hash_of(self._canonical_row(row))
+
     def prefix(self, row: Mapping[str, object]) -> int:
-        """The vnode prefix of a row, 0..65535. A column that is missing from the row is refused, not NULL."""
-        return self._prefix_of(self._canonical_row(row))
+        """The vnode prefix of a row, 0..65535; refuses what `hash_of` refuses."""
+        return prefix_of(self.hash_of(row))
 
     def storage_key(self, row: Mapping[str, object]) -> bytes:
         """The key of a row, at most 65,535 bytes. Columns that are not of the key are ignored."""
         values = self._canonical_row(row)
-        parts = [table_bytes(self.table_id), prefix_bytes(self._prefix_of(values))]
+        parts = [table_bytes(self.table_id), prefix_bytes(prefix_of(self._hash_of(values)))]
         parts += [encode_canonical(column.type, values[column.name], column.order) for column in self.columns]
         key = b"".join(parts)
         check_key_bytes(len(key))
         return key
 
+    def decode(self, key: bytes) -> DecodedKey:
+        """The inverse of `storage_key`, whatever the bytes: `storage_key` of the row is `key`, or a refusal.
+
+        Refused are another table's key, bytes after the last column and a prefix that is not that of the row.
+        The row is as equal values are: a decimal at the type's scale, no -0.0, one NaN.
+        """
+        check_key_bytes(len(key))
+        if len(key) < _HEAD_BYTES:
+            raise Truncated(_HEAD_BYTES, len(key), "the head of a key")
+        table_id, prefix = int.from_bytes(key[:4], "big"), int.from_bytes(key[4:_HEAD_BYTES], "big")
+        if table_id != self.table_id:
+            raise SchemaMismatch("the table id", str(self.table_id), str(table_id))
+        values = self._decoded_columns(key)
+        expected = prefix_of(self._hash_of(values))
+        if prefix != expected:
+            raise MalformedKey(
+                f"the key is stored under prefix {prefix}, but its distribution columns hash to {expected}; "
+                "was it written under another key schema?"
+            )
+        return DecodedKey(prefix, self._restored_row(values))
+
     def require_same(self, other: "KeySchema") -> None:
         """Refuse to go on unless `other` gives every row the same key."""
         if self.hash_id != other.hash_id:
             raise SchemaMismatch("the hash id", self.hash_id, other.hash_id)
-        if self != other:
-            raise SchemaMismatch("the key schema", json.dumps(self.to_json()), json.dumps(other.to_json()))
+        theirs = other.to_json()
+        for name, ours in self.to_json().items():
+            if ours != theirs[name]:
+                raise SchemaMismatch(
+                    f"{name!r} of the key schema", json.dumps(ours), json.dumps(theirs[name])
+                )
 
     def to_json(self) -> dict[str, object]:
         """The schema as part of a table's metadata."""
@@ -128,8 +176,31 @@ class KeySchema:
                 raise error.in_column(column.name) from None
         return values
 
-    def _prefix_of(self, values: Mapping[str, Canonical | None]) -> int:
-        return prefix_of(hash_canonical(values[name] for name in self.distribution))
+    def _decoded_columns(self, key: bytes) -> dict[str, Canonical | None]:
+        values: dict[str, Canonical | None] = {}
+        position = _HEAD_BYTES
+        for column in self.columns:
+            try:
+                values[column.name], used = decode_canonical(column.type, key[position:], column.order)
+            except StorageKeyError as error:
+                raise error.in_column(column.name) from None
+            position += used
+        if position < len(key):
+            raise TrailingBytes(position, len(key), "the key")
+        return values
+
+    def _restored_row(self, values: Mapping[str, Canonical | None]) -> dict[str, Value | None]:
+        row: dict[str, Value | None] = {}
+        for column in self.columns:
+            value = values[column.name]
+            try:
+                row[column.name] = None if value is None else restore(column.type, value)
+            except StorageKeyError as error:
+                raise error.in_column(column.name) from None
+        return row
+
+    def _hash_of(self, values: Mapping[str, Canonical | None]) -> int:
+        return hash_canonical(self.distribution_types, [values[name] for name in self.distribution])
 
 
 def check_key_bytes(length: int) -> None:

@@ -1,17 +1,12 @@
 """The JSON forms behind `vnodectl key`: a JSON-shaped document in, one out, or a `StorageKeyError`."""
 
-import contextlib
-import datetime
-import re
-
 from storage_keys.column import decode_whole, encode_column
 from storage_keys.document import Document, as_document, as_integer, field, integer, items, order, text
 from storage_keys.errors import MalformedKey, StorageKeyError, shown
-from storage_keys.hash import hash_row
+from storage_keys.json_value import from_hex, from_json, to_json
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.range import KeyRange, table_range, vnode_range
-from storage_keys.types import Binary, Date, KeyType, parse_type
-from storage_keys.value import Value
+from storage_keys.type_name import parse_type
 from storage_keys.vnode import check_vnode_count, prefix_of, vnode_of
 
 Answer = dict[str, object]
@@ -21,14 +16,14 @@ def encode(document: object) -> Answer:
     """`{"type", "value", "descending"?, "nulls"?}` to `{"hex"}`."""
     found = as_document(document)
     type_ = parse_type(text(found, "type"))
-    return {"hex": encode_column(type_, _value(found, type_), order(found)).hex()}
+    return {"hex": encode_column(type_, from_json(type_, field(found, "value")), order(found)).hex()}
 
 
 def decode(document: object) -> Answer:
     """`{"type", "hex", "descending"?, "nulls"?}` to `{"value"}`."""
     found = as_document(document)
     type_ = parse_type(text(found, "type"))
-    return {"value": _json_value(decode_whole(type_, _bytes(text(found, "hex")), order(found)))}
+    return {"value": to_json(decode_whole(type_, from_hex(text(found, "hex")), order(found)))}
 
 
 def storage(document: object) -> Answer:
@@ -50,7 +45,8 @@ def vnode(document: object) -> Answer:
     found = as_document(document)
     vnode_count = _vnode_count(found)
     columns, row = _columns(found)
-    hash_ = hash_row([column.type for column in columns], list(row.values()))
+    # A table of no other columns: it names the column that it refuses.
+    hash_ = KeySchema(0, columns, tuple(row)).hash_of(row)
     prefix = prefix_of(hash_)
     return {"hash": hash_, "prefix": prefix, "vnode": vnode_of(prefix, vnode_count)}
 
@@ -82,7 +78,7 @@ def _columns(found: Document) -> tuple[tuple[KeyColumn, ...], dict[str, object]]
         try:
             column = as_document(item, "a column")
             type_ = parse_type(text(column, "type"))
-            row[name] = _value(column, type_)
+            row[name] = from_json(type_, field(column, "value"))
             columns.append(KeyColumn(name, type_, order(column)))
         except StorageKeyError as error:
             raise error.in_column(name) from None
@@ -100,38 +96,3 @@ def _vnode_count(found: Document) -> int:
     vnode_count = integer(found, "vnode_count")
     check_vnode_count(vnode_count)
     return vnode_count
-
-
-def _value(found: Document, type_: KeyType) -> object:
-    """The Python value of the field `value`; whether it is one of the type is checked where it is used."""
-    value = field(found, "value")
-    match type_:
-        case Date() if isinstance(value, str):
-            return _date(value)
-        case Binary() if value is not None:
-            return _bytes(text(as_document(value, "a binary value"), "hex"))
-    return value
-
-
-def _json_value(value: Value | None) -> object:
-    match value:
-        case datetime.date():
-            return value.isoformat()
-        case bytes():
-            return {"hex": value.hex()}
-    return value
-
-
-def _date(written: str) -> datetime.date:
-    # fromisoformat() takes week dates and digits without dashes as well.
-    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", written):
-        with contextlib.suppress(ValueError):
-            return datetime.date.fromisoformat(written)
-    raise MalformedKey(f"{shown(written)} is no date; write it as 2013-01-31")
-
-
-def _bytes(digits: str) -> bytes:
-    # fromhex() skips spaces.
-    if not re.fullmatch(r"(?:[0-9a-fA-F]{2})*", digits):
-        raise MalformedKey(f"{shown(digits)} is no hexadecimal text; write two digits for each byte")
-    return bytes.fromhex(digits)

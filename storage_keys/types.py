@@ -1,9 +1,13 @@
-"""The column types that a storage key may have, by Spark's SQL names."""
+"""The column types that a storage key may have."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from storage_keys.errors import UnsupportedType
+from storage_keys.errors import ValueOutOfRange
+
+DECIMAL_DIGITS_MAX: Final = 38
+LONG_DIGITS_MAX: Final = 18
+"""A decimal of so many digits has an unscaled value of 64 bits; beyond, it is hashed in another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,35 @@ class Integer:
 
 
 @dataclass(frozen=True, slots=True)
+class Floating:
+    """An IEEE 754 number of `width` bytes. All NaNs are one value, above infinity; -0.0 is 0.0."""
+
+    width: Literal[4, 8]
+
+    @property
+    def sql_name(self) -> str:
+        return {4: "float", 8: "double"}[self.width]
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """Up to `precision` digits, `scale` of them after the point."""
+
+    precision: int
+    scale: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.precision <= DECIMAL_DIGITS_MAX:
+            raise ValueOutOfRange("the precision of a decimal", self.precision, 1, DECIMAL_DIGITS_MAX)
+        if not 0 <= self.scale <= self.precision:
+            raise ValueOutOfRange("the scale of a decimal", self.scale, 0, self.precision)
+
+    @property
+    def sql_name(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
 class Date:
     """Days since 1970-01-01, proleptic Gregorian."""
 
@@ -37,6 +70,27 @@ class Timestamp:
 
 
 @dataclass(frozen=True, slots=True)
+class TimestampNtz:
+    """A wall clock without a zone, as microseconds since 1970-01-01T00:00:00 on that clock."""
+
+    sql_name: ClassVar[str] = "timestamp_ntz"
+
+
+@dataclass(frozen=True, slots=True)
+class YearMonthInterval:
+    """A 32-bit number of months."""
+
+    sql_name: ClassVar[str] = "interval year to month"
+
+
+@dataclass(frozen=True, slots=True)
+class DayTimeInterval:
+    """A 64-bit number of microseconds."""
+
+    sql_name: ClassVar[str] = "interval day to second"
+
+
+@dataclass(frozen=True, slots=True)
 class String:
     """UTF-8, compared by its bytes (Spark's UTF8_BINARY)."""
 
@@ -48,43 +102,87 @@ class Binary:
     sql_name: ClassVar[str] = "binary"
 
 
-KeyType = Boolean | Integer | Date | Timestamp | String | Binary
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    type: "KeyType"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Compared field by field; a nested NULL is smallest, as in Spark."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def sql_name(self) -> str:
+        return "struct<" + ",".join(f"{_quoted(of.name)}:{of.type.sql_name}" for of in self.fields) + ">"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Compared element by element, a shorter one first; a nested NULL is smallest, as in Spark."""
+
+    element: "KeyType"
+
+    @property
+    def sql_name(self) -> str:
+        return f"array<{self.element.sql_name}>"
+
+
+FlatType = (
+    Boolean
+    | Integer
+    | Floating
+    | Decimal
+    | Date
+    | Timestamp
+    | TimestampNtz
+    | YearMonthInterval
+    | DayTimeInterval
+    | String
+    | Binary
+)
+"""What a distribution column may be: a struct and an array have no H."""
+
+KeyType = FlatType | Struct | Array
 
 BOOLEAN: Final = Boolean()
 TINYINT: Final = Integer(1)
 SMALLINT: Final = Integer(2)
 INT: Final = Integer(4)
 BIGINT: Final = Integer(8)
+FLOAT: Final = Floating(4)
+DOUBLE: Final = Floating(8)
 DATE: Final = Date()
 TIMESTAMP: Final = Timestamp()
+TIMESTAMP_NTZ: Final = TimestampNtz()
+YEAR_MONTH_INTERVAL: Final = YearMonthInterval()
+DAY_TIME_INTERVAL: Final = DayTimeInterval()
 STRING: Final = String()
 BINARY: Final = Binary()
 
-KEY_TYPES: Final[tuple[KeyType, ...]] = (
+PLAIN_TYPES: Final[tuple[FlatType, ...]] = (
     BOOLEAN,
     TINYINT,
     SMALLINT,
     INT,
     BIGINT,
+    FLOAT,
+    DOUBLE,
     DATE,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
+    YEAR_MONTH_INTERVAL,
+    DAY_TIME_INTERVAL,
     STRING,
     BINARY,
 )
-TYPE_NAMES: Final = tuple(type_.sql_name for type_ in KEY_TYPES)
+"""The types without parameters."""
 
-_BY_NAME: Final[dict[str, KeyType]] = {
-    **dict(zip(TYPE_NAMES, KEY_TYPES, strict=True)),
-    "byte": TINYINT,
-    "short": SMALLINT,
-    "integer": INT,
-    "long": BIGINT,
-}
+FLAT_TYPE_NAMES: Final = (*(type_.sql_name for type_ in PLAIN_TYPES), "decimal(p,s)")
+TYPE_NAMES: Final = (*FLAT_TYPE_NAMES, "struct<...>", "array<...>")
 
 
-def parse_type(name: str) -> KeyType:
-    """The type of a Spark SQL name, in any case ("bigint", "BIGINT", "long")."""
-    found = _BY_NAME.get(name.strip().lower())
-    if found is None:
-        raise UnsupportedType(name, TYPE_NAMES)
-    return found
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"

@@ -15,7 +15,12 @@ Lines = Annotated[bool, typer.Option("--lines", help="One JSON document a line i
 
 @app.command()
 def encode(lines: Lines = False) -> None:
-    """One column to its bytes: {"type": "int", "value": 5}"""
+    """One column to its bytes: {"type": "int", "value": 5, "descending": true, "nulls": "first"}
+
+    Types are Spark's SQL names. Values are JSON's; decimals are strings ("12.50"), binary is {"hex": "00ff"}, dates
+    are "2013-01-31", timestamps and intervals integers of microseconds or months, structs and arrays JSON arrays,
+    and a float may be "NaN", "Infinity" or "-Infinity".
+    """
     answer_json(offline.encode, StorageKeyError, lines=lines)
 
 

@@ -1,9 +1,13 @@
 """Column bytes against the memcomparable table, and their order against a plain sort of the values."""
 
 import datetime
-import functools
+import decimal
 import itertools
+import math
 import random
+import struct
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +21,6 @@ from storage_keys.errors import (
     TrailingBytes,
     Truncated,
     UnknownTag,
-    UnsupportedType,
     ValueOutOfRange,
 )
 from storage_keys.types import (
@@ -25,40 +28,80 @@ from storage_keys.types import (
     BINARY,
     BOOLEAN,
     DATE,
+    DAY_TIME_INTERVAL,
+    DOUBLE,
+    FLOAT,
     INT,
-    KEY_TYPES,
+    PLAIN_TYPES,
     SMALLINT,
     STRING,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     TINYINT,
-    Integer,
+    YEAR_MONTH_INTERVAL,
+    Array,
+    Decimal,
+    Field,
+    Floating,
     KeyType,
-    parse_type,
+    Struct,
 )
+from storage_keys.value import signed_width
 
+PAIR = Struct((Field("a", INT), Field("b", INT)))
 ORDERS = [Order(descending, nulls) for descending in (False, True) for nulls in ("first", "last")]
 LENGTHS = [0, 1, 7, 8, 9, 15, 16, 17, 24, 25]
+EDGES = [b"\0" * n for n in LENGTHS] + [b"\xff" * n for n in LENGTHS] + [b"a" * n + b"\0" for n in LENGTHS]
+
+TYPES: st.SearchStrategy[KeyType] = st.recursive(
+    st.sampled_from(PLAIN_TYPES)
+    | st.sampled_from([Decimal(1, 1), Decimal(9, 2), Decimal(38, 0), Decimal(38, 37)]),
+    lambda inner: (
+        st.builds(Array, inner)
+        | st.lists(st.builds(Field, st.just("f"), inner), max_size=3).map(
+            lambda fields: Struct(tuple(fields))
+        )
+    ),
+    max_leaves=4,
+)
 
 
 def values_of(type_: KeyType) -> st.SearchStrategy[Any]:
-    if isinstance(type_, Integer) or type_ == TIMESTAMP:
-        high = 2 ** (8 * (type_.width if isinstance(type_, Integer) else 8) - 1) - 1
-        return st.integers(-high - 1, high) | st.sampled_from([-high - 1, -1, 0, 1, high])
-    edges = (
-        [b"\0" * n for n in LENGTHS] + [b"\xff" * n for n in LENGTHS] + [b"a" * n + b"\0" for n in LENGTHS]
-    )
-    return {
+    match type_:
+        case Struct(fields):
+            return st.tuples(*(st.none() | values_of(field.type) for field in fields))
+        case Array(element):
+            return st.lists(st.none() | values_of(element), max_size=4).map(tuple)
+        case Floating(width):
+            return st.floats(width=8 * width) | st.sampled_from([0.0, -0.0, math.nan, -math.nan, math.inf])
+        case Decimal(precision, scale):
+            high = 10**precision - 1
+            shifts = st.integers(0, precision - 1)
+            unscaled = st.integers(-high, high) | st.builds(
+                lambda n, by: n // 10**by * 10**by, st.integers(0, high), shifts
+            )
+            return unscaled.map(lambda n: decimal.Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -scale)))
+    simple: dict[KeyType, st.SearchStrategy[Any]] = {
         BOOLEAN: st.booleans(),
         DATE: st.dates(),
-        STRING: st.text(st.characters(codec="utf-8")) | st.sampled_from([e.decode("latin-1") for e in edges]),
-        BINARY: st.binary(max_size=40) | st.sampled_from(edges),
-    }[type_]
+        STRING: st.text(st.characters(codec="utf-8")) | st.sampled_from([e.decode("latin-1") for e in EDGES]),
+        BINARY: st.binary(max_size=40) | st.sampled_from(EDGES),
+    }
+    if type_ in simple:
+        return simple[type_]
+    high = 2 ** (8 * signed_width(type_) - 1) - 1
+    return st.integers(-high - 1, high) | st.sampled_from([-high - 1, -1, 0, 1, high])
 
 
 def columns() -> st.SearchStrategy[tuple[KeyType, Any]]:
-    return st.sampled_from(KEY_TYPES).flatmap(
-        lambda type_: st.tuples(st.just(type_), st.none() | values_of(type_))
-    )
+    return TYPES.flatmap(lambda type_: st.tuples(st.just(type_), st.none() | values_of(type_)))
+
+
+def same(value: Any) -> Any:
+    """What is equal to SQL is equal to Python: one NaN."""
+    if isinstance(value, tuple):
+        return tuple(map(same, value))
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
 @pytest.mark.parametrize(
@@ -79,6 +122,23 @@ def columns() -> st.SearchStrategy[tuple[KeyType, Any]]:
         (BINARY, b"\0", "01 01 0000000000000000 01"),
         (BINARY, b"\xff" * 16, "01 01 ffffffffffffffff 09 ffffffffffffffff 08"),
         (INT, None, "00"),
+        (TIMESTAMP_NTZ, -1, "01 7fffffffffffffff"),
+        (YEAR_MONTH_INTERVAL, 14, "01 8000000e"),
+        (DAY_TIME_INTERVAL, 0, "01 8000000000000000"),
+        (FLOAT, 1.5, "01 bfc00000"),
+        (FLOAT, 0.1, "01 bdcccccd"),
+        (DOUBLE, -1.5, "01 4007ffffffffffff"),
+        (DOUBLE, -0.0, "01 8000000000000000"),
+        (DOUBLE, -math.nan, "01 fff8000000000000"),
+        (FLOAT, math.nan, "01 ffc00000"),
+        (DOUBLE, math.inf, "01 fff0000000000000"),
+        (FLOAT, -math.inf, "01 007fffff"),
+        (Struct((Field("a", INT), Field("b", STRING))), (None, ""), "01 00 0100"),
+        (Struct(()), (), "01"),
+        (Array(TINYINT), (), "01 00"),
+        (Array(TINYINT), (None,), "01 01 0000000000000000 01"),
+        (Array(TINYINT), (0, None, 1), "01 01 0180000181000000 05"),
+        (Array(Array(STRING)), ((),), "01 01 0100000000000000 02"),
     ],
 )
 def test_golden_bytes(type_: KeyType, value: object, expected: str) -> None:
@@ -121,8 +181,8 @@ def test_a_column_comes_back_whatever_follows_it(
     type_, value = column
     data = encode_column(type_, value, order)
     decoded, used = decode_column(type_, data + rest, order)
-    assert (decoded, type(decoded), used) == (value, type(value), len(data))
-    assert decode_whole(type_, data, order) == value
+    assert (same(decoded), type(decoded), used) == (same(value), type(value), len(data))
+    assert same(decode_whole(type_, data, order)) == same(value)
 
 
 Column = tuple[KeyType, Order]
@@ -135,19 +195,36 @@ def compared(columns: list[Column], left: tuple[Any, ...], right: tuple[Any, ...
             if (a is None) != (b is None):
                 null_side = -1 if a is None else 1
                 return null_side if order.nulls == "first" else -null_side
-        elif a != b:
-            # Python compares strings by code point, which is the order of their UTF-8.
-            return (-1 if a < b else 1) * (-1 if order.descending else 1)
+        elif above := compared_values(a, b):
+            return -above if order.descending else above
     return 0
+
+
+def compared_values(a: Any, b: Any) -> int:
+    """-1, 0 or 1 for two values of one type that are not NULL."""
+    if isinstance(a, tuple):
+        for inner, other in zip(a, b, strict=False):
+            # Inside of a value NULL is the smallest, whatever the column says.
+            if inner is None or other is None:
+                above = (inner is not None) - (other is not None)
+            else:
+                above = compared_values(inner, other)
+            if above:
+                return above
+        return (len(a) > len(b)) - (len(a) < len(b))
+    if isinstance(a, float) and (math.isnan(a) or math.isnan(b)):
+        return math.isnan(a) - math.isnan(b)
+    # Python compares strings by code point, which is the order of their UTF-8.
+    return (a > b) - (a < b)
 
 
 @given(st.data())
 def test_byte_order_of_rows_is_the_order_of_their_values(data: st.DataObject) -> None:
-    types = data.draw(st.lists(st.sampled_from(KEY_TYPES), min_size=1, max_size=3))
+    types = data.draw(st.lists(TYPES, min_size=1, max_size=3))
     columns: list[Column] = [(type_, data.draw(st.sampled_from(ORDERS))) for type_ in types]
     row = st.tuples(*(st.none() | values_of(type_) for type_ in types))
     rows = data.draw(st.lists(row, min_size=2, max_size=12))
-    assert_sorted_alike(columns, rows)
+    assert_ordered_as_values(columns, rows)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -165,17 +242,15 @@ def test_strings_around_the_group_size_sort_right_before_another_column(order: O
     ]
     rows = [(text, number) for text in texts for number in (-1, 1)]
     source.shuffle(rows)
-    assert_sorted_alike([(STRING, order), (INT, Order())], rows)
+    assert_ordered_as_values([(STRING, order), (INT, Order())], rows)
 
 
-def assert_sorted_alike(columns: list[Column], rows: list[tuple[Any, ...]]) -> None:
+def assert_ordered_as_values(columns: list[Column], rows: list[tuple[Any, ...]]) -> None:
     def key(row: tuple[Any, ...]) -> bytes:
         return b"".join(encode_column(t, value, o) for (t, o), value in zip(columns, row, strict=True))
 
-    oracle = functools.cmp_to_key(functools.partial(compared, columns))
-    assert sorted(rows, key=key) == sorted(rows, key=oracle)
-    for a, b in itertools.pairwise(rows):
-        assert (key(a) == key(b)) == (a == b)
+    for a, b in itertools.combinations(rows, 2):
+        assert (key(a) > key(b)) - (key(a) < key(b)) == compared(columns, a, b), (a, b)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +272,22 @@ def assert_sorted_alike(columns: list[Column], rows: list[tuple[Any, ...]]) -> N
         (STRING, "0101 6100000000000001 01", MalformedKey),
         (STRING, "0101 ff00000000000000 01", MalformedKey),
         (DATE, "01ffffffff", ValueOutOfRange),
+        (FLOAT, "01ffc000", Truncated),
+        pytest.param(DOUBLE, "017fffffffffffffff", MalformedKey, id="-0.0"),
+        pytest.param(DOUBLE, "01fff8000000000001", MalformedKey, id="a NaN with a payload"),
+        pytest.param(DOUBLE, "01fff0000000000001", MalformedKey, id="a signalling NaN"),
+        pytest.param(DOUBLE, "010007ffffffffffff", MalformedKey, id="a negative NaN"),
+        pytest.param(FLOAT, "017fffffff", MalformedKey, id="-0.0 of 32 bits"),
+        pytest.param(FLOAT, "01ff800001", MalformedKey, id="a signalling NaN of 32 bits"),
+        (PAIR, "01", Truncated),
+        (PAIR, "0100", Truncated),
+        (PAIR, "010200", UnknownTag),
+        (PAIR, "0100018000", Truncated),
+        (PAIR, "010000ff", TrailingBytes),
+        pytest.param(Array(INT), "0101 0180000000000000 02", MalformedKey, id="half an element"),
+        (Array(INT), "0101 0180000000020000 06", UnknownTag),
+        (Array(INT), "0101 0180000000010000 07", MalformedKey),
+        (Array(Array(INT)), "0101 0101000000000000 02", MalformedKey),
     ],
 )
 def test_bytes_that_no_encoder_wrote_are_refused(
@@ -204,18 +295,67 @@ def test_bytes_that_no_encoder_wrote_are_refused(
 ) -> None:
     with pytest.raises(error):
         decode_whole(type_, bytes.fromhex(data))
+    descending = bytes(255 - byte for byte in bytes.fromhex(data))
+    with pytest.raises(error):
+        # The order whose tags are those of ascending ones, flipped.
+        decode_whole(type_, descending, Order(descending=True))
 
 
-@given(st.sampled_from(KEY_TYPES), st.binary(max_size=30), st.sampled_from(ORDERS))
+MUTATIONS: list[Callable[[random.Random, bytearray], None]] = [
+    lambda source, data: data.__setitem__(source.randrange(len(data)), source.randrange(256)),
+    lambda source, data: data.__setitem__(
+        source.randrange(len(data)), source.choice(b"\x00\x01\x08\x09\xfe\xff")
+    ),
+    lambda source, data: data.insert(source.randrange(len(data) + 1), source.randrange(256)),
+    lambda source, data: data.__delitem__(slice(source.randrange(len(data)), None)),
+    lambda source, data: data.extend(source.randbytes(3)),
+]
+
+
+@given(columns(), st.sampled_from(ORDERS), st.randoms(use_true_random=False), st.integers(1, 3))
+def test_spoilt_bytes_decode_to_what_encodes_to_them_or_are_refused(
+    column: tuple[KeyType, Any], order: Order, source: random.Random, times: int
+) -> None:
+    type_, value = column
+    data = bytearray(encode_column(type_, value, order))
+    for _ in range(times):
+        if data:
+            source.choice(MUTATIONS)(source, data)
+    assert_exact(type_, bytes(data), order)
+
+
+@given(TYPES, st.binary(max_size=30), st.sampled_from(ORDERS))
 @example(BINARY, b"\x01\x01" + b"a" * 8 + b"\x09" + b"b" * 8 + b"\x08", Order())
-def test_any_bytes_either_decode_to_what_encodes_to_them_or_are_refused(
+def test_any_bytes_decode_to_what_encodes_to_them_or_are_refused(
     type_: KeyType, data: bytes, order: Order
 ) -> None:
+    assert_exact(type_, data, order)
+
+
+def assert_exact(type_: KeyType, data: bytes, order: Order) -> None:
     try:
         value, used = decode_column(type_, data, order)
     except StorageKeyError:
         return
     assert encode_column(type_, value, order) == data[:used]
+
+
+def test_deep_and_long_arrays_decode_in_time() -> None:
+    deep: KeyType = INT
+    for _ in range(32):
+        deep = Array(deep)
+    value: Any = 5
+    for _ in range(32):
+        value = (value,)
+    long = (False, None) * 20_000
+    began = time.process_time()
+    assert decode_whole(deep, encode_column(deep, value)) == value
+    assert decode_whole(Array(BOOLEAN), encode_column(Array(BOOLEAN), long)) == long
+    with pytest.raises(StorageKeyError):
+        decode_whole(deep, b"\x01" * 100_000)
+    with pytest.raises(UnknownTag):
+        decode_whole(Array(Struct(())), encode_column(BINARY, b"\x01" * 200_000 + b"\x02"))
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(
@@ -230,6 +370,23 @@ def test_any_bytes_either_decode_to_what_encodes_to_them_or_are_refused(
         (STRING, b"a", MalformedKey),
         (STRING, "a\ud800b", MalformedKey),
         (BINARY, "a", MalformedKey),
+        (FLOAT, True, MalformedKey),
+        (DOUBLE, "1.0", MalformedKey),
+        (DOUBLE, decimal.Decimal(1), MalformedKey),
+        (DOUBLE, 2**53 + 1, MalformedKey),
+        (FLOAT, 2**24 + 1, MalformedKey),
+        pytest.param(DOUBLE, 10**5000, ValueOutOfRange, id="a double of 5001 digits"),
+        (FLOAT, 1e39, ValueOutOfRange),
+        # Half a step above the largest float, which would round to infinity.
+        (FLOAT, struct.unpack(">d", bytes.fromhex("47effffff0000000"))[0], ValueOutOfRange),
+        (YEAR_MONTH_INTERVAL, 2**31, ValueOutOfRange),
+        (DAY_TIME_INTERVAL, datetime.timedelta(1), MalformedKey),
+        (TIMESTAMP_NTZ, datetime.datetime(2013, 1, 31), MalformedKey),  # noqa: DTZ001
+        (PAIR, (1,), MalformedKey),
+        (PAIR, {"a": 1, "b": 2}, MalformedKey),
+        (PAIR, (1, 2**31), ValueOutOfRange),
+        (Array(INT), "12", MalformedKey),
+        (Array(STRING), [b"a"], MalformedKey),
         (TINYINT, 128, ValueOutOfRange),
         (BIGINT, -(2**63) - 1, ValueOutOfRange),
         pytest.param(TIMESTAMP, 10**5000, ValueOutOfRange, id="5001 digits"),
@@ -244,8 +401,15 @@ def test_values_of_another_kind_are_refused(
     assert len(str(refused.value)) < 200
 
 
-def test_types_are_found_by_spark_sql_name() -> None:
-    assert [parse_type(type_.sql_name) for type_ in KEY_TYPES] == list(KEY_TYPES)
-    assert parse_type(" LONG ") == parse_type("bigint")
-    with pytest.raises(UnsupportedType, match=r"^type 'map<string,int>' cannot .* use boolean, tinyint, "):
-        parse_type("map<string,int>")
+def test_a_float_is_rounded_to_its_bits_and_an_exact_int_is_one() -> None:
+    assert decode_whole(FLOAT, encode_column(FLOAT, 0.1)) == struct.unpack(">f", struct.pack(">f", 0.1))[0]
+    assert decode_whole(FLOAT, encode_column(FLOAT, 1e-60)) == 0.0
+    assert encode_column(DOUBLE, 2**53) == encode_column(DOUBLE, 2.0**53)
+    assert encode_column(FLOAT, -3) == encode_column(FLOAT, -3.0)
+
+
+def test_descending_flips_what_is_nested_too() -> None:
+    rows = [None, (None, 1), (1, None), (1, 1)]
+    for order in ORDERS:
+        assert_ordered_as_values([(PAIR, order)], [(row,) for row in rows])
+    assert encode_column(PAIR, (None, 0), Order(descending=True)).hex() == "fefffe7fffffff"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
@@ -20,30 +20,28 @@ from storage_keys.types import (
     BINARY,
     BOOLEAN,
     DATE,
+    DOUBLE,
+    FLOAT,
     INT,
-    SMALLINT,
+    PLAIN_TYPES,
     STRING,
     TIMESTAMP,
-    TINYINT,
+    YEAR_MONTH_INTERVAL,
+    Array,
+    Decimal,
+    Field,
     Integer,
     KeyType,
+    Struct,
 )
 from storage_keys.vnode import prefix_of, vnode_of
 
 ROWS = 10_000
 SEED = 20261121
 VNODE_COUNT = 1000
-ARROW_TYPES: dict[KeyType, pa.DataType] = {
-    BOOLEAN: pa.bool_(),
-    TINYINT: pa.int8(),
-    SMALLINT: pa.int16(),
-    INT: pa.int32(),
-    BIGINT: pa.int64(),
-    DATE: pa.date32(),
-    TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    STRING: pa.string(),
-    BINARY: pa.binary(),
-}
+DECIMALS = [Decimal(9, 2), Decimal(18, 0), Decimal(18, 18), Decimal(19, 0), Decimal(38, 10), Decimal(38, 38)]
+TYPES: list[KeyType] = [*PLAIN_TYPES, *DECIMALS]
+Draw = Callable[[random.Random, KeyType], Any]
 WORDS = [
     "",
     "\0",
@@ -62,17 +60,19 @@ WORDS = [
 ]
 
 
-def generated(type_: KeyType, source: random.Random) -> list[Any]:
+def generated(type_: KeyType, source: random.Random, draw: Draw) -> list[Any]:
     """Corners of the type, then random values, a tenth of them NULL, shuffled."""
-    corners, draw = _corners_and_draw(type_, source)
+    corners, draw_value = _corners_and_draw(type_, source, draw)
     values = [None, *corners]
     while len(values) < ROWS:
-        values.append(None if source.random() < 0.1 else draw())
+        values.append(None if source.random() < 0.1 else draw_value())
     source.shuffle(values)
     return values
 
 
-def _corners_and_draw(type_: KeyType, source: random.Random) -> tuple[list[Any], Callable[[], Any]]:
+def _corners_and_draw(
+    type_: KeyType, source: random.Random, draw: Draw
+) -> tuple[list[Any], Callable[[], Any]]:
     if type_ == BOOLEAN:
         return [False, True], lambda: source.random() < 0.5
     if isinstance(type_, Integer) or type_ == TIMESTAMP:
@@ -96,29 +96,42 @@ def _corners_and_draw(type_: KeyType, source: random.Random) -> tuple[list[Any],
         return corners, lambda: datetime.date.fromordinal(source.randint(low, high))
     if type_ == STRING:
         return WORDS, lambda: "".join(source.choice(WORDS) for _ in range(source.randrange(9)))
-    return [b"", b"\0", b"\xff" * 32], lambda: source.randbytes(source.randrange(130))
+    if type_ == BINARY:
+        return [b"", b"\0", b"\xff" * 32], lambda: source.randbytes(source.randrange(130))
+    return [], lambda: draw(source, type_)
 
 
 def arrow_column(type_: KeyType, values: list[Any]) -> pa.Array:
     if type_ == TIMESTAMP:
-        return pa.array(values, pa.int64()).cast(ARROW_TYPES[type_])
-    return pa.array(values, ARROW_TYPES[type_])
+        return pa.array(values, pa.int64()).cast(arrow.arrow_type(type_))
+    return pa.array(values, arrow.arrow_type(type_))
+
+
+def framed(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """The table in Spark, with the number of each row."""
+    months = YEAR_MONTH_INTERVAL.sql_name
+    # PySpark takes no months from Arrow.
+    ddl = [f"`{name}` {'int' if name == months else name}" for name in table.column_names]
+    schema = spark_types.StructType.fromDDL(", ".join([*ddl, "row bigint"]))
+    frame = spark.createDataFrame(table.append_column("row", pa.array(range(len(table)))), schema)
+    return frame.withColumn(months, frame[months].cast("interval month").cast(months))
 
 
 @pytest.fixture(scope="module")
-def columns() -> dict[KeyType, list[Any]]:
+def columns(draw: Draw) -> dict[KeyType, list[Any]]:
     print(f"seed {SEED}")
     source = random.Random(SEED)
-    return {type_: generated(type_, source) for type_ in ARROW_TYPES}
+    return {type_: generated(type_, source, draw) for type_ in TYPES}
 
 
 # One column each, then rows of several, in more than one order.
 KEYS: list[tuple[KeyType, ...]] = [
-    *((type_,) for type_ in ARROW_TYPES),
+    *((type_,) for type_ in TYPES),
     (STRING, BIGINT),
     (BIGINT, STRING),
     (BINARY, DATE, BOOLEAN, TIMESTAMP),
-    tuple(ARROW_TYPES),
+    (YEAR_MONTH_INTERVAL, FLOAT, Decimal(38, 10)),
+    tuple(TYPES),
 ]
 
 
@@ -126,7 +139,7 @@ def test_python_and_arrow_and_spark_agree_on_every_value(
     spark: SparkSession, columns: dict[KeyType, list[Any]]
 ) -> None:
     table = pa.table({type_.sql_name: arrow_column(type_, values) for type_, values in columns.items()})
-    frame = spark.createDataFrame(table.append_column("row", pa.array(range(ROWS))))
+    frame = framed(spark, table)
     selected = [frame["row"]]
     for types in KEYS:
         names = [type_.sql_name for type_ in types]
@@ -178,18 +191,71 @@ def test_days_beyond_the_dates_of_python_agree_too(spark: SparkSession) -> None:
     assert answer == [hash_row([INT], [day]) for day in days.to_pylist()]
 
 
-def test_spark_types_without_a_place_in_a_key_are_refused_by_column_name() -> None:
-    refused = {
-        "m": spark_types.MapType(spark_types.StringType(), spark_types.StringType()),
-        "s": spark_types.StructType([spark_types.StructField("x", spark_types.LongType())]),
-        "a": spark_types.ArrayType(spark_types.LongType()),
-        "c": spark_types.StringType("UTF8_LCASE"),
-        "v": spark_types.VariantType(),
-        "i": spark_types.CalendarIntervalType(),
-    }
-    schema = spark_types.StructType([spark_types.StructField(name, type_) for name, type_ in refused.items()])
-    for name in refused:
-        with pytest.raises(UnsupportedType, match=f"^column '{name}': type "):
+def test_widening_a_column_keeps_its_hash_in_spark(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 7Y AS a, 7S AS b, 7 AS c, 7L AS d, 0.5F AS e, 0.5D AS f")
+    types = native.types_of(frame.schema, frame.columns)
+    hashes = frame.select(
+        *(
+            native.hash_column([type_], [frame[name]])
+            for type_, name in zip(types, frame.columns, strict=True)
+        )
+    ).first()
+    assert hashes is not None
+    assert set(hashes[:4]) == {hash_row([BIGINT], [7])}
+    assert set(hashes[4:]) == {hash_row([DOUBLE], [0.5])}
+
+
+def field(name: str, type_: spark_types.DataType) -> spark_types.StructField:
+    return spark_types.StructField(name, type_)
+
+
+def test_key_types_of_spark_types(spark: SparkSession) -> None:
+    names = [*(type_.sql_name for type_ in TYPES), "array<struct<`a b`:array<date>,b:double>>"]
+    names += ["varchar(3)", "char(3)", "interval hour to minute", "interval year"]
+    ddl = ", ".join(f"c{at} {name}" for at, name in enumerate(names))
+    schema = spark_types.StructType.fromDDL(ddl)
+    nested = Array(Struct((Field("a b", Array(DATE)), Field("b", DOUBLE))))
+    expected = [*TYPES, nested, STRING, STRING, PLAIN_TYPES[11], YEAR_MONTH_INTERVAL]
+    assert list(native.types_of(schema, schema.names)) == expected
+    # In a DataFrame char and varchar are strings.
+    spark.sql("CREATE TABLE texts (v varchar(3), c char(3)) USING parquet")
+    try:
+        assert native.types_of(spark.table("texts").schema, ["v", "c"]) == (STRING, STRING)
+    finally:
+        spark.sql("DROP TABLE texts")
+
+
+REFUSED = {
+    "map": spark_types.MapType(spark_types.StringType(), spark_types.StringType()),
+    "collated": spark_types.StringType("UTF8_LCASE"),
+    "variant": spark_types.VariantType(),
+    "calendar": spark_types.CalendarIntervalType(),
+    "null": spark_types.NullType(),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
+def test_spark_types_without_a_place_in_a_key_are_refused_by_the_name_of_the_column(
+    refused: spark_types.DataType,
+) -> None:
+    struct = spark_types.StructType([field("inner", refused)])
+    array = spark_types.ArrayType(spark_types.ArrayType(struct))
+    schema = spark_types.StructType([field("flat", refused), field("struct", struct), field("array", array)])
+    for name in schema.names:
+        with pytest.raises(
+            UnsupportedType, match=f"^column '{name}': type .* cannot be part of a storage key"
+        ):
             native.types_of(schema, [name])
-    with pytest.raises(MalformedKey, match=r"^column 'k': "):
-        native.types_of(schema, ["k"])
+
+
+def test_columns_that_the_data_frame_does_not_have_once_are_refused() -> None:
+    twice = spark_types.StructType([field("k", spark_types.LongType()), field("k", spark_types.LongType())])
+    for schema in (twice, spark_types.StructType([])):
+        with pytest.raises(MalformedKey, match=r"^column 'k': "):
+            native.types_of(schema, ["k"])
+
+
+def test_structs_and_arrays_have_no_hash(spark: SparkSession) -> None:
+    for type_ in (Array(BIGINT), Struct((Field("x", BIGINT),))):
+        with pytest.raises(UnsupportedType, match="a distribution column"):
+            native.hash_column([type_], [sf.col("a")])

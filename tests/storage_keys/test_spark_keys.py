@@ -1,0 +1,266 @@
+"""Spark's key column gives the bytes of `KeySchema.storage_key`, for every type and order, and without Python."""
+
+import math
+import random
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql import types as spark_types
+
+from storage_keys import arrow
+from storage_keys import spark as native
+from storage_keys.column import Order
+from storage_keys.errors import MalformedKey
+from storage_keys.key import KeyColumn, KeySchema
+from storage_keys.type_name import parse_type
+from storage_keys.types import (
+    BIGINT,
+    BINARY,
+    DOUBLE,
+    FLOAT,
+    INT,
+    PLAIN_TYPES,
+    STRING,
+    YEAR_MONTH_INTERVAL,
+    Array,
+    Floating,
+    KeyType,
+    Struct,
+)
+
+SEED = 20261121
+ROWS = 300
+LENGTHS = [0, 1, 7, 8, 9, 15, 16, 17, 24, 25, 31, 32, 33, 40, 41, 100, 1000]
+ORDERS = [Order(descending, nulls) for descending in (False, True) for nulls in ("first", "last")]
+NESTED = [
+    parse_type(name)
+    for name in (
+        "struct<a:int,b:string>",
+        "struct<`a.b`:struct<x:double,y:interval year to month>,c:array<string>>",
+        "array<bigint>",
+        "array<array<binary>>",
+        "array<struct<a:float,b:boolean>>",
+    )
+]
+# With base 100 inside, these go by way of Arrow.
+DECIMALS = [
+    parse_type(name)
+    for name in ("decimal(9,2)", "decimal(38,38)", "struct<a:decimal(38,0),b:date>", "array<decimal(5,1)>")
+]
+Draw = Callable[[random.Random, KeyType], Any]
+
+
+def values_of(type_: KeyType, source: random.Random, draw: Draw) -> list[Any]:
+    values = [None, *_corners(type_)]
+    return values + [draw(source, type_) for _ in range(ROWS - len(values))]
+
+
+def _corners(type_: KeyType) -> list[Any]:
+    if type_ == STRING:
+        return ["🔥" * 9, *(("a\0b" * 334)[:n] for n in LENGTHS)]
+    if type_ == BINARY:
+        return [fill * n for n in LENGTHS for fill in (b"\0", b"\xff", b"\x09")]
+    return []
+
+
+def around_powers_of_two(width: int) -> list[float]:
+    """Each power of two with its neighbours, of both signs: where a logarithm's exponent would be off by one."""
+    form, integer = (">f", ">I") if width == 4 else (">d", ">Q")
+    smallest, largest = (-149, 127) if width == 4 else (-1074, 1023)
+    numbers = []
+    for exponent in range(smallest, largest + 1):
+        (bits,) = struct.unpack(integer, struct.pack(form, math.ldexp(1.0, exponent)))
+        numbers += [struct.unpack(form, struct.pack(integer, bits + step))[0] for step in (-1, 0, 1)]
+    return numbers + [-number for number in numbers]
+
+
+def arrow_value(type_: KeyType, value: Any) -> Any:
+    """Arrow takes a struct as a dict."""
+    match type_:
+        case Struct(fields) if value is not None:
+            return {of.name: arrow_value(of.type, inner) for of, inner in zip(fields, value, strict=True)}
+        case Array(element) if value is not None:
+            return [arrow_value(element, inner) for inner in value]
+    return value
+
+
+def with_months_as_integers(type_: KeyType) -> KeyType:
+    """PySpark takes no months from Arrow; Spark casts them."""
+    match type_:
+        case Struct(fields):
+            return Struct(
+                tuple(type(field)(field.name, with_months_as_integers(field.type)) for field in fields)
+            )
+        case Array(element):
+            return Array(with_months_as_integers(element))
+    return INT if type_ == YEAR_MONTH_INTERVAL else type_
+
+
+def framed(spark: SparkSession, types: dict[str, KeyType], columns: dict[str, list[Any]]) -> DataFrame:
+    """The columns in Spark, and `row`, the number of each row."""
+    taken = {name: with_months_as_integers(type_) for name, type_ in types.items()}
+    arrays = {
+        name: pa.array([arrow_value(type_, value) for value in columns[name]], arrow.arrow_type(type_))
+        for name, type_ in taken.items()
+    }
+    rows = range(len(next(iter(columns.values()))))
+    ddl = [f"`{name}` {type_.sql_name}" for name, type_ in taken.items()]
+    schema = spark_types.StructType.fromDDL(", ".join([*ddl, "row bigint"]))
+    frame = spark.createDataFrame(pa.table({**arrays, "row": pa.array(rows)}), schema)
+    cast = {
+        name: frame[f"`{name}`"].cast(type_.sql_name) for name, type_ in types.items() if type_ != taken[name]
+    }
+    return frame.withColumns(cast)
+
+
+def assert_same_keys(frame: DataFrame, schemas: Sequence[KeySchema], columns: dict[str, list[Any]]) -> None:
+    keys = [native.storage_key_column(schema).alias(str(at)) for at, schema in enumerate(schemas)]
+    answer = frame.select("row", *keys).toArrow().sort_by("row")
+    for at, schema in enumerate(schemas):
+        names = [column.name for column in schema.columns]
+        rows = list(zip(*(columns[name] for name in names), strict=True))
+        expected = [schema.storage_key(dict(zip(names, row, strict=True))) for row in rows]
+        for row, key, ours in zip(rows, answer[str(at)].to_pylist(), expected, strict=True):
+            assert key == ours, (schema, row, key and key.hex(), ours.hex())
+
+
+def has_hash(type_: KeyType) -> bool:
+    return not isinstance(type_, Struct | Array)
+
+
+@pytest.mark.parametrize("types", [PLAIN_TYPES, NESTED, DECIMALS], ids=["plain", "nested", "decimals"])
+def test_the_column_gives_the_keys_of_the_rows_for_every_type_and_order(
+    spark: SparkSession, draw: Draw, types: Sequence[KeyType]
+) -> None:
+    print(f"seed {SEED}")
+    source = random.Random(SEED)
+    names = {f"c.{at}": type_ for at, type_ in enumerate(types)}
+    found = {name: values_of(type_, source, draw) for name, type_ in names.items()}
+    rows = max(map(len, found.values()))
+    columns = {name: values + [None] * (rows - len(values)) for name, values in found.items()}
+    schemas = [
+        KeySchema(
+            0 if at else 2**32 - 1, (KeyColumn(name, type_, order),), (name,) if has_hash(type_) else ()
+        )
+        for name, type_ in names.items()
+        for at, order in enumerate(ORDERS)
+    ]
+    frame = framed(spark, names, columns).cache()
+    # A few at a time, since Spark plans one query of all of them slowly.
+    for start in range(0, len(schemas), 8):
+        assert_same_keys(frame, schemas[start : start + 8], columns)
+    frame.unpersist()
+
+
+@pytest.mark.parametrize("type_", [FLOAT, DOUBLE], ids=lambda type_: type_.sql_name)
+def test_the_bits_of_floating_point_numbers_are_exact(spark: SparkSession, type_: Floating) -> None:
+    columns = {"f": [*around_powers_of_two(type_.width), 0.0, -0.0, math.inf, -math.inf, math.nan, None]}
+    schemas = [KeySchema(7, (KeyColumn("f", type_, order),), ("f",)) for order in (ORDERS[0], ORDERS[3])]
+    assert_same_keys(framed(spark, {"f": type_}, columns), schemas, columns)
+
+
+def test_keys_of_several_columns_distributed_in_another_order(spark: SparkSession, draw: Draw) -> None:
+    print(f"seed {SEED}")
+    source = random.Random(SEED)
+    flat = [*PLAIN_TYPES, parse_type("decimal(38,10)")]
+    names = {f"c{at}": type_ for at, type_ in enumerate([*flat, *NESTED])}
+    columns = {name: [draw(source, type_) for _ in range(ROWS)] for name, type_ in names.items()}
+    schemas = []
+    for table_id in range(6):
+        chosen = source.sample(sorted(names), 4)
+        key = tuple(KeyColumn(name, names[name], source.choice(ORDERS)) for name in chosen)
+        hashed = [name for name in chosen if has_hash(names[name])]
+        schemas.append(KeySchema(table_id, key, tuple(source.sample(hashed, len(hashed)))))
+    assert_same_keys(framed(spark, names, columns), schemas, columns)
+
+
+def keyed(*columns: KeyColumn) -> KeySchema:
+    return KeySchema(7, columns, (columns[0].name,))
+
+
+def test_only_decimals_bring_python_into_the_plan(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for type_ in (*PLAIN_TYPES, *NESTED, *DECIMALS):
+        schema = KeySchema(7, (KeyColumn("c", type_),), ())
+        assert native.is_native(schema) == (type_ not in DECIMALS)
+        frame = spark.createDataFrame([], spark_types.StructType.fromDDL(f"c {type_.sql_name}"))
+        frame.select(native.storage_key_column(schema)).explain()
+        plan = capsys.readouterr().out
+        assert "Project" in plan
+        assert ("ArrowEvalPython" in plan) == ("storage_keys_by_arrow" in plan) == (type_ in DECIMALS), plan
+
+
+def test_plain_types_are_compiled_whole(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = tuple(KeyColumn(f"c{at}", type_) for at, type_ in enumerate(PLAIN_TYPES))
+    schema = spark_types.StructType.fromDDL(", ".join(f"{of.name} {of.type.sql_name}" for of in columns))
+    frame = spark.createDataFrame([], schema)
+    frame.select(native.storage_key_column(KeySchema(7, columns, tuple(schema.names)))).explain()
+    # A star marks what is compiled.
+    assert "*(1) Project" in capsys.readouterr().out
+
+
+def test_columns_may_be_expressions_and_must_be_given_all(spark: SparkSession) -> None:
+    schema = keyed(KeyColumn("k", BIGINT), KeyColumn("s", STRING))
+    given = {"k": sf.col("id") + 1, "s": sf.lit("x")}
+    keys = spark.range(3).select(native.storage_key_column(schema, given).alias("key")).collect()
+    assert [bytes(row.key) for row in keys] == [schema.storage_key({"k": k, "s": "x"}) for k in (1, 2, 3)]
+    with pytest.raises(MalformedKey, match=r"^column 's': no Spark column is given for it, only for k$"):
+        native.storage_key_column(schema, {"k": sf.col("id")})
+
+
+@pytest.mark.parametrize("second", [BIGINT, parse_type("decimal(9,2)")], ids=["native", "arrow"])
+def test_a_key_has_at_most_65535_bytes(spark: SparkSession, second: KeyType) -> None:
+    # 6 bytes of head, 1 of the second column, NULL, and 2 of tag and mark; then 9 for each 8.
+    schema = keyed(KeyColumn("s", STRING), KeyColumn("n", second))
+    longest = (65_535 - 9) // 9 * 8
+    frame = spark.range(1).select(
+        sf.repeat(sf.lit("x"), sf.lit(longest)).alias("s"), sf.lit(None).cast(second.sql_name).alias("n")
+    )
+    (row,) = frame.select(native.storage_key_column(schema).alias("key")).collect()
+    assert bytes(row.key) == schema.storage_key({"s": "x" * longest, "n": None})
+    longer = frame.withColumn("s", sf.concat("s", sf.lit("x")))
+    message = r"the length of a storage key in bytes must be in 0\.\.65535, not 655\d\d"
+    with pytest.raises(PySparkException, match=message):
+        longer.select(native.storage_key_column(schema).alias("key")).collect()
+
+
+def test_a_string_that_is_not_utf8_goes_into_the_key_as_it_is(spark: SparkSession) -> None:
+    schema, raw = keyed(KeyColumn("s", STRING)), keyed(KeyColumn("s", BINARY))
+    data = [b"\xff", b"a\xc3", b"\xed\xa0\x80" * 9]
+    frame = spark.createDataFrame([(value,) for value in data], "s binary")
+    text = frame.select(sf.col("s").cast("string").alias("s"))
+    keys = [bytes(row.key) for row in text.select(native.storage_key_column(schema).alias("key")).collect()]
+    assert keys == [raw.storage_key({"s": value}) for value in data]
+    for key in keys:
+        with pytest.raises(MalformedKey, match="the string is not UTF-8"):
+            schema.decode(key)
+
+
+def test_a_table_that_carries_its_key_is_routed_by_the_prefix_in_it(spark: SparkSession) -> None:
+    schema = keyed(KeyColumn("id", BIGINT))
+    frame = spark.range(2_000).withColumn("key", native.storage_key_column(schema))
+    prefixes = frame.select(
+        native.prefix_of_key(sf.col("key")).alias("read"),
+        native.prefix_column([BIGINT], [sf.col("id")]).alias("hashed"),
+    )
+    assert {str(data_type) for _, data_type in prefixes.dtypes} == {"int"}
+    assert prefixes.where("read <> hashed").count() == 0
+    assert prefixes.agg(sf.max("read")).first()[0] > 60_000
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"), [("X'0000000700'", "5"), ("X''", "0"), ("CAST(NULL AS BINARY)", "NULL")]
+)
+def test_what_is_too_short_for_a_key_is_refused(spark: SparkSession, key: str, shown: str) -> None:
+    frame = spark.range(1).select(sf.expr(key).alias("key"))
+    with pytest.raises(
+        PySparkException, match=f"a storage key has at least 6 bytes, not {shown}; pass whole keys"
+    ):
+        frame.select(native.prefix_of_key(sf.col("key"))).collect()
