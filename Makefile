@@ -30,6 +30,7 @@ check: $(READY) ## Lint, types and the layering of the packages
 
 bench: $(READY) java ## Measure, each figure beside what it is compared with
 	$(RUN) benchmarks.dispatch
+	$(RUN) benchmarks.keys
 
 pins: $(READY) ## Choose the newest versions of all packages anew, into constraints.txt
 	$(RUN) pip --quiet install uv
