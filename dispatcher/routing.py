@@ -13,7 +13,8 @@ from pyspark.sql import functions as sf
 from dispatcher.errors import DispatcherError
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import MappingVersion
-from storage_keys.hash import hash_id
+from storage_keys.errors import about
+from storage_keys.hash import hash_class, hash_id
 from storage_keys.spark import types_of, vnode_column
 
 VNODE: Final = "_vnode"
@@ -96,6 +97,9 @@ def refuse_reserved(names: Iterable[str], reserved: Iterable[str]) -> None:
 def _vnode(df: DataFrame, mapping_version: MappingVersion, keys: Sequence[str]) -> Column:
     refuse_reserved(df.columns, ROUTING_COLUMNS)
     types = types_of(df.schema, keys)
+    for name, type_ in zip(keys, types, strict=True):
+        with about(name):
+            hash_class(type_)
     if hash_id(types) != mapping_version.hash_id:
         raise HashMismatch(mapping_version.fragment, tuple(keys), hash_id(types), mapping_version.hash_id)
     return vnode_column(types, [quoted(name) for name in keys], mapping_version.vnode_count)

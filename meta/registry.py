@@ -16,7 +16,7 @@ from meta.mapping.plan import first_mapping
 from meta.mapping.publication import Current, MappingVersion, Phase, digest, encode_body
 from meta.mapping.unit import Unit
 from meta.store.database import Database, Transaction
-from storage_keys.errors import StorageKeyError
+from storage_keys.errors import StorageKeyError, about
 from storage_keys.hash import hash_class, hash_id
 from storage_keys.type_name import parse_type
 from storage_keys.types import KeyType
@@ -123,8 +123,9 @@ def _hash_id(request: FragmentRequest) -> str:
 
 def _distribution_type(field: KeyField) -> KeyType:
     try:
-        type_ = parse_type(field.type)
-        hash_class(type_)
+        with about(field.name):
+            type_ = parse_type(field.type)
+            hash_class(type_)
     except StorageKeyError as error:
-        raise BadFragment("distribution_key", str(error.in_column(field.name))) from error
+        raise BadFragment("distribution_key", str(error)) from error
     return type_

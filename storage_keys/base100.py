@@ -8,6 +8,7 @@ byte `2 * D + 1`, the last one `2 * D`. For a negative value the head is mirrore
 from typing import Final
 
 from storage_keys.errors import MalformedKey, Truncated
+from storage_keys.range import flipped
 from storage_keys.types import DECIMAL_DIGITS_MAX, Decimal
 
 _ZERO: Final = 0x15
@@ -20,7 +21,6 @@ _PAIRS_MAX: Final = DECIMAL_DIGITS_MAX // 2 + 1
 
 _CHECK: Final = "check the column's type and order"
 
-_FLIPPED: Final = bytes(range(255, -1, -1))
 _FROM_BCD: Final = bytes((2 * (10 * (byte >> 4) + (byte & 15)) + 1) & 255 for byte in range(256))
 """From two decimal digits of four bits each to the byte of a base-100 digit."""
 
@@ -75,7 +75,7 @@ def decode_decimal(type_: Decimal, data: bytes, start: int) -> tuple[int, int]:
 
 def _mirrored(payload: bytes) -> bytes:
     """From the payload of a value to that of its negative."""
-    return bytes((_MIRROR - payload[0],)) + payload[1:].translate(_FLIPPED)
+    return bytes((_MIRROR - payload[0],)) + flipped(payload[1:])
 
 
 def _mantissa(data: bytes) -> bytes:

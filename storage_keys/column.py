@@ -2,17 +2,19 @@
 
 import struct
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from storage_keys.base100 import decode_decimal, encode_decimal
-from storage_keys.errors import MalformedKey, TrailingBytes, Truncated, UnknownTag
+from storage_keys.errors import MalformedKey, TrailingBytes, Truncated, UnknownTag, shown
 from storage_keys.groups import decode_groups, encode_groups
+from storage_keys.range import flipped
 from storage_keys.types import Array, Binary, Boolean, Decimal, Floating, KeyType, String, Struct
 from storage_keys.value import Canonical, SignedType, Value, canonical, restore, rounded, signed_width
 
 _IntegerType = Boolean | SignedType
 
-_FLIPPED: Final = bytes(range(255, -1, -1))
+Nulls = Literal["first", "last"]
+
 _FLOAT_FORMATS: Final = {4: ">f", 8: ">d"}
 
 
@@ -21,9 +23,14 @@ class Order:
     """A column's sort order. `nulls` left out becomes Spark's default: first ascending, last descending."""
 
     descending: bool = False
-    nulls: Literal["first", "last"] | None = None
+    nulls: Nulls | None = None
 
     def __post_init__(self) -> None:
+        given: tuple[object, object] = self.descending, self.nulls
+        if not isinstance(given[0], bool):
+            raise MalformedKey(f"'descending' must be true or false, not {shown(given[0])}")
+        if given[1] not in (None, *get_args(Nulls)):
+            raise MalformedKey(f'\'nulls\' must be "first" or "last", not {shown(given[1])}')
         if self.nulls is None:
             # Filled in, so that orders which are the same are equal values.
             object.__setattr__(self, "nulls", "last" if self.descending else "first")
@@ -50,7 +57,7 @@ def encode_canonical(type_: KeyType, value: Canonical | None, order: Order = ASC
     if value is None:
         return bytes((null_tag,))
     payload = _encode_payload(type_, value)
-    return bytes((value_tag,)) + (payload.translate(_FLIPPED) if order.descending else payload)
+    return bytes((value_tag,)) + (flipped(payload) if order.descending else payload)
 
 
 def decode_column(type_: KeyType, data: bytes, order: Order = ASCENDING) -> tuple[Value | None, int]:
@@ -71,7 +78,7 @@ def decode_canonical(type_: KeyType, data: bytes, order: Order = ASCENDING) -> t
         return None, 1
     if data[0] != value_tag:
         raise UnknownTag(data[0], value_tag, null_tag)
-    return _decode_payload(type_, data.translate(_FLIPPED) if order.descending else data, 1)
+    return _decode_payload(type_, flipped(data) if order.descending else data, 1)
 
 
 def decode_whole(type_: KeyType, data: bytes, order: Order = ASCENDING) -> Value | None:
@@ -175,12 +182,12 @@ def _decode_integer(type_: _IntegerType, data: bytes, start: int) -> tuple[int, 
 def _encode_float(width: int, value: float) -> bytes:
     bits = struct.pack(_FLOAT_FORMATS[width], value)
     # A negative number is the larger the smaller its other bits are.
-    return bits.translate(_FLIPPED) if bits[0] & 0x80 else bytes((bits[0] | 0x80,)) + bits[1:]
+    return flipped(bits) if bits[0] & 0x80 else bytes((bits[0] | 0x80,)) + bits[1:]
 
 
 def _decode_float(width: int, data: bytes, start: int) -> tuple[float, int]:
     payload = _taken(data, start, width)
-    bits = bytes((payload[0] & 0x7F,)) + payload[1:] if payload[0] & 0x80 else payload.translate(_FLIPPED)
+    bits = bytes((payload[0] & 0x7F,)) + payload[1:] if payload[0] & 0x80 else flipped(payload)
     value = rounded(struct.unpack(_FLOAT_FORMATS[width], bits)[0], width)
     if _encode_float(width, value) != payload:
         raise MalformedKey(

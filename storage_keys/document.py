@@ -1,9 +1,9 @@
 """Typed look-ups in a JSON-shaped document from outside, which may hold anything."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import cast
 
-from storage_keys.column import Order
+from storage_keys.column import Nulls, Order
 from storage_keys.errors import MalformedKey, shown
 
 Document = Mapping[str, object]
@@ -48,14 +48,6 @@ def items(document: Document, name: str) -> list[object]:
 
 def order(document: Document) -> Order:
     """The order in `descending` and `nulls`, which may both be left out."""
-    descending = document.get("descending", False)
-    if not isinstance(descending, bool):
-        raise MalformedKey(f"the field 'descending' must be true or false, not {shown(descending)}")
-    return Order(descending, _nulls(document.get("nulls")))
-
-
-def _nulls(found: object) -> Literal["first", "last"] | None:
-    match found:
-        case None | "first" | "last":
-            return found
-    raise MalformedKey(f'the field \'nulls\' must be "first" or "last", not {shown(found)}')
+    # Order itself refuses what is neither.
+    descending, nulls = document.get("descending", False), document.get("nulls")
+    return Order(cast("bool", descending), cast("Nulls | None", nulls))

@@ -7,11 +7,10 @@ from storage_keys.column import ASCENDING, Order, decode_canonical
 from storage_keys.errors import StorageKeyError
 from storage_keys.place import cut_above, cut_after, payload, payload_of_greatest, payload_of_least, place
 from storage_keys.predicate import Comparison, In, IsNotNull, IsNull, Like, Operator, Predicate
-from storage_keys.range import KeyRange, merged, successor
+from storage_keys.range import KeyRange, flipped, merged, successor
 from storage_keys.types import STRING, Array, Boolean, KeyType, String, Struct
 from storage_keys.value import Canonical, SignedType, canonical, signed_width
 
-_FLIPPED: Final = bytes(range(255, -1, -1))
 _VALUE_TAG: Final = bytes((ASCENDING.tags[0],))
 
 
@@ -110,6 +109,7 @@ def _range(type_: KeyType, operator: Operator, value: object) -> KeyRange | None
             return None if at.below is None else KeyRange(at.below, None)
         case "=" | "<=>":
             return None if at.below is None else KeyRange(at.below, at.above)
+    raise AssertionError(operator)
 
 
 def _domain(ranges: set[KeyRange | None]) -> Domain:
@@ -137,9 +137,9 @@ def _like(type_: KeyType, like: Like) -> tuple[Domain, bool]:
 def _flipped(one: KeyRange) -> KeyRange:
     """The same values as a range of descending payloads: the ends have changed places."""
     # Flipped, what was below an end is above everything that begins with that end.
-    start = b"" if one.end is None else cut_after(one.end.translate(_FLIPPED))
+    start = b"" if one.end is None else cut_after(flipped(one.end))
     assert start is not None, "an end of zeros has nothing below it, and no such range is made"
-    return KeyRange(start, cut_after(one.start.translate(_FLIPPED)))
+    return KeyRange(start, cut_after(flipped(one.start)))
 
 
 def _points(type_: KeyType, one: KeyRange, most: int) -> list[Canonical] | range | None:

@@ -50,9 +50,9 @@ def hash_class(type_: KeyType) -> str:
         case Timestamp() | TimestampNtz():
             name = "micros"
         case DayTimeInterval():
-            name = "micros64"
+            name = "interval-micros"
         case YearMonthInterval():
-            name = "months"
+            name = "interval-months"
         case Floating():
             name = "f64"
         case Decimal(precision, scale):

@@ -11,23 +11,21 @@ from storage_keys.column import ASCENDING, Order, decode_canonical, encode_canon
 from storage_keys.errors import (
     MalformedKey,
     SchemaMismatch,
-    StorageKeyError,
     TrailingBytes,
     Truncated,
     ValueOutOfRange,
+    about,
     shown,
 )
 from storage_keys.hash import hash_canonical, hash_class, hash_id
-from storage_keys.range import prefix_bytes, table_bytes
+from storage_keys.range import HEAD_BYTES, prefix_bytes, table_bytes
 from storage_keys.type_name import parse_type
-from storage_keys.types import KeyType
+from storage_keys.types import KeyType, check_depth
 from storage_keys.value import Canonical, Value, canonical, restore
 from storage_keys.vnode import prefix_of
 
 FORMAT_VERSION: Final = 1
 KEY_BYTES_MAX: Final = 65_535
-
-_HEAD_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,8 @@ class KeySchema:
 
     `distribution` names the columns of the key that decide the vnode, in the order in which they are hashed;
     they may be any of the key's. With none of them, every row is in the same vnode (a singleton table).
-    A struct or an array may be in the key but not in the distribution: `UnsupportedType` names the column.
+    A struct or an array may be in the key but not in the distribution, and no type may be nested more than 32 deep:
+    `UnsupportedType` names the column.
     """
 
     table_id: int
@@ -62,16 +61,17 @@ class KeySchema:
         table_bytes(self.table_id)
         names = tuple(column.name for column in self.columns)
         _refuse_repeated(names, "a key column")
+        for column in self.columns:
+            with about(column.name):
+                check_depth(column.type)
         _refuse_repeated(self.distribution, "a distribution column")
         for name in self.distribution:
             if name not in names:
                 known = ", ".join(names)
                 raise MalformedKey(f"distribution column {name!r} is not in the key; use some of: {known}")
         for name, type_ in zip(self.distribution, self.distribution_types, strict=True):
-            try:
+            with about(name):
                 hash_class(type_)
-            except StorageKeyError as error:
-                raise error.in_column(name) from None
 
     @property
     def distribution_types(self) -> tuple[KeyType, ...]:
@@ -106,9 +106,9 @@ class KeySchema:
         The row is as equal values are: a decimal at the type's scale, no -0.0, one NaN.
         """
         check_key_bytes(len(key))
-        if len(key) < _HEAD_BYTES:
-            raise Truncated(_HEAD_BYTES, len(key), "the head of a key")
-        table_id, prefix = int.from_bytes(key[:4], "big"), int.from_bytes(key[4:_HEAD_BYTES], "big")
+        if len(key) < HEAD_BYTES:
+            raise Truncated(HEAD_BYTES, len(key), "the head of a key")
+        table_id, prefix = int.from_bytes(key[:4], "big"), int.from_bytes(key[4:HEAD_BYTES], "big")
         if table_id != self.table_id:
             raise SchemaMismatch("the table id", str(self.table_id), str(table_id))
         values = self._decoded_columns(key)
@@ -170,20 +170,16 @@ class KeySchema:
             if column.name not in row:
                 raise MalformedKey("the row does not have it; pass None for NULL").in_column(column.name)
             value = row[column.name]
-            try:
+            with about(column.name):
                 values[column.name] = None if value is None else canonical(column.type, value)
-            except StorageKeyError as error:
-                raise error.in_column(column.name) from None
         return values
 
     def _decoded_columns(self, key: bytes) -> dict[str, Canonical | None]:
         values: dict[str, Canonical | None] = {}
-        position = _HEAD_BYTES
+        position = HEAD_BYTES
         for column in self.columns:
-            try:
+            with about(column.name):
                 values[column.name], used = decode_canonical(column.type, key[position:], column.order)
-            except StorageKeyError as error:
-                raise error.in_column(column.name) from None
             position += used
         if position < len(key):
             raise TrailingBytes(position, len(key), "the key")
@@ -193,10 +189,8 @@ class KeySchema:
         row: dict[str, Value | None] = {}
         for column in self.columns:
             value = values[column.name]
-            try:
+            with about(column.name):
                 row[column.name] = None if value is None else restore(column.type, value)
-            except StorageKeyError as error:
-                raise error.in_column(column.name) from None
         return row
 
     def _hash_of(self, values: Mapping[str, Canonical | None]) -> int:
@@ -206,7 +200,8 @@ class KeySchema:
 def check_key_bytes(length: int) -> None:
     """Refuse a key that is longer than 65,535 bytes."""
     if length > KEY_BYTES_MAX:
-        raise ValueOutOfRange("the length of a storage key in bytes", length, 0, KEY_BYTES_MAX)
+        advice = "shorten the column, or key on its hash"
+        raise ValueOutOfRange("the length of a storage key in bytes", length, 0, KEY_BYTES_MAX, advice)
 
 
 def _refuse_repeated(names: tuple[str, ...], what: str) -> None:
@@ -218,10 +213,8 @@ def _refuse_repeated(names: tuple[str, ...], what: str) -> None:
 def _column(found: object) -> KeyColumn:
     column = documents.as_document(found, "a key column")
     name, type_name = documents.text(column, "name"), documents.text(column, "type")
-    try:
+    with about(name):
         return KeyColumn(name, parse_type(type_name), documents.order(column))
-    except StorageKeyError as error:
-        raise error.in_column(name) from None
 
 
 def _name(found: object) -> str:

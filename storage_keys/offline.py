@@ -2,7 +2,7 @@
 
 from storage_keys.column import decode_whole, encode_column
 from storage_keys.document import Document, as_document, as_integer, field, integer, items, order, text
-from storage_keys.errors import MalformedKey, StorageKeyError, shown
+from storage_keys.errors import MalformedKey, about, shown
 from storage_keys.json_value import from_hex, from_json, to_json
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.range import KeyRange, table_range, vnode_range
@@ -75,13 +75,11 @@ def _columns(found: Document) -> tuple[tuple[KeyColumn, ...], dict[str, object]]
     columns, row = [], {}
     for position, item in enumerate(items(found, "columns")):
         name = str(position)
-        try:
+        with about(name):
             column = as_document(item, "a column")
             type_ = parse_type(text(column, "type"))
             row[name] = from_json(type_, field(column, "value"))
             columns.append(KeyColumn(name, type_, order(column)))
-        except StorageKeyError as error:
-            raise error.in_column(name) from None
     return tuple(columns), row
 
 

@@ -6,10 +6,12 @@ two cuts between payloads are all that a comparison has to know of a value, what
 
 import decimal
 import math
+import operator
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral
 from typing import Final
 
 from storage_keys.column import encode_canonical
@@ -136,10 +138,10 @@ def _floor(type_: KeyType, value: object) -> tuple[Canonical | None, bool]:
     match type_, value:
         case ((Integer() | Decimal()), decimal.Decimal()):
             found = _floor_of_decimal(type_, value)
-        case Decimal(), int() if not isinstance(value, bool):
-            found = _floor_of_decimal(type_, decimal.Decimal(value))
-        case _, int() if isinstance(type_, _COUNTED) and not isinstance(value, bool):
-            found = _clamped(type_, value, exact=True)
+        case Decimal(), int() | Integral() if not isinstance(value, bool):
+            found = _floor_of_decimal(type_, decimal.Decimal(operator.index(value)))
+        case _, int() | Integral() if isinstance(type_, _COUNTED) and not isinstance(value, bool):
+            found = _clamped(type_, operator.index(value), exact=True)
         case Floating(4), _:
             found = _floor_of_double(value)
         case Struct(), (tuple() | list()) if len(value) == len(type_.fields):

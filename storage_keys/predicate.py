@@ -4,7 +4,7 @@ A filter is a conjunction, a sequence of predicates. Values are those of `storag
 what the column can hold: `k = 300` on a tinyint is a predicate that no row passes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -27,13 +27,25 @@ class Comparison:
     operator: Operator
     value: object
 
+    def __post_init__(self) -> None:
+        if self.operator not in get_args(Operator):
+            known = ", ".join(get_args(Operator))
+            raise MalformedKey(f"no comparison is {shown(self.operator)}; use {known}").in_column(self.column)
+
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """`column IN values`; a None among them is equal to nothing."""
+    """`column IN values`, which may be any iterable but text and bytes; a None among them is equal to nothing."""
 
     column: str
     values: tuple[object, ...]
+
+    def __post_init__(self) -> None:
+        given: object = self.values
+        if isinstance(given, str | bytes | bytearray) or not isinstance(given, Iterable):
+            problem = f"IN takes a tuple of values, not {shown(given)}; pass a tuple of that one value"
+            raise MalformedKey(problem).in_column(self.column)
+        object.__setattr__(self, "values", tuple(given))
 
 
 @dataclass(frozen=True, slots=True)

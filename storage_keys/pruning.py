@@ -11,7 +11,7 @@ from typing import Final
 
 from storage_keys.column import encode_canonical
 from storage_keys.domain import ANYTHING, NOTHING, Domain, domain_of
-from storage_keys.errors import StorageKeyError
+from storage_keys.errors import about
 from storage_keys.hash import hash_canonical
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.predicate import Comparison, In, Predicate
@@ -116,12 +116,10 @@ def _domains(schema: KeySchema, predicates: Sequence[Predicate]) -> tuple[dict[s
     domains, exact = dict.fromkeys(types, ANYTHING), []
     for predicate in predicates:
         name = predicate.column
-        try:
+        with about(name):
             domain, same = (
                 domain_of(types[name], predicate) if name in types else (_untyped(predicate), False)
             )
-        except StorageKeyError as error:
-            raise error.in_column(name) from None
         domains[name] = domains.get(name, ANYTHING).intersection(domain)
         exact.append(same)
     return domains, exact

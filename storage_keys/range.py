@@ -7,7 +7,11 @@ from typing import Final
 from storage_keys.errors import MalformedKey, ValueOutOfRange
 from storage_keys.vnode import PREFIX_COUNT, prefixes_of
 
+HEAD_BYTES: Final = 6
+"""Of a key, before its columns: those of `table_bytes` and of `prefix_bytes`."""
+
 _TABLE_ID_MAX: Final = (1 << 32) - 1
+_FLIPPED: Final = bytes(range(255, -1, -1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,11 @@ def successor(data: bytes) -> bytes | None:
     """The smallest bytes above everything that starts with `data`; None where nothing is above."""
     head = data.rstrip(b"\xff")
     return head[:-1] + bytes((head[-1] + 1,)) if head else None
+
+
+def flipped(data: bytes) -> bytes:
+    """Every bit flipped, which puts bytes of one length in the opposite order."""
+    return data.translate(_FLIPPED)
 
 
 def smaller_end(left: bytes | None, right: bytes | None) -> bytes | None:

@@ -8,6 +8,7 @@ from storage_keys.errors import UnsupportedType
 from storage_keys.types import (
     BIGINT,
     DAY_TIME_INTERVAL,
+    DEPTH_MAX,
     INT,
     PLAIN_TYPES,
     SMALLINT,
@@ -19,10 +20,8 @@ from storage_keys.types import (
     Field,
     KeyType,
     Struct,
+    too_deep,
 )
-
-_DEPTH_MAX: Final = 32
-"""Deeper than a real table's, and shallow enough for every walk over a type."""
 
 
 def _intervals() -> dict[str, KeyType]:
@@ -60,8 +59,8 @@ def parse_type(name: str) -> KeyType:
 
 
 def _parsed(name: str, depth: int) -> KeyType:
-    if depth > _DEPTH_MAX:
-        raise UnsupportedType(name, TYPE_NAMES)
+    if depth > DEPTH_MAX:
+        raise too_deep(name)
     plain = " ".join(name.lower().split())
     if plain in _BY_NAME:
         return _BY_NAME[plain]

@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from storage_keys.errors import ValueOutOfRange
+from storage_keys.errors import UnsupportedType, ValueOutOfRange
 
 DECIMAL_DIGITS_MAX: Final = 38
 LONG_DIGITS_MAX: Final = 18
 """A decimal of so many digits has an unscaled value of 64 bits; beyond, it is hashed in another way."""
+
+DEPTH_MAX: Final = 32
+"""Deeper than a real table's nesting, and shallow enough for every walk over a type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,29 @@ PLAIN_TYPES: Final[tuple[FlatType, ...]] = (
 
 FLAT_TYPE_NAMES: Final = (*(type_.sql_name for type_ in PLAIN_TYPES), "decimal(p,s)")
 TYPE_NAMES: Final = (*FLAT_TYPE_NAMES, "struct<...>", "array<...>")
+
+
+def check_depth(type_: KeyType) -> None:
+    """Refuse a type with another more than 32 deep inside."""
+    # Level by level: a walk that calls itself would end in a RecursionError.
+    level: list[KeyType] = [type_]
+    for _ in range(DEPTH_MAX + 1):
+        level = [inner for one in level for inner in _inside(one)]
+    if level:
+        raise too_deep("array<...>" if isinstance(type_, Array) else "struct<...>")
+
+
+def too_deep(name: str) -> UnsupportedType:
+    return UnsupportedType(name, TYPE_NAMES, advice=f"it is nested more than {DEPTH_MAX} deep; flatten it")
+
+
+def _inside(type_: KeyType) -> tuple[KeyType, ...]:
+    match type_:
+        case Struct(fields):
+            return tuple(field.type for field in fields)
+        case Array(element):
+            return (element,)
+    return ()
 
 
 def _quoted(name: str) -> str:

@@ -3,8 +3,10 @@
 import datetime
 import decimal
 import math
+import operator
 import struct
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Final
 
 from storage_keys.errors import MalformedKey, ValueOutOfRange, shown
@@ -51,16 +53,17 @@ _EXACT: Final = decimal.Context(prec=DECIMAL_DIGITS_MAX, traps=[decimal.Inexact,
 def canonical(type_: KeyType, value: object) -> Canonical:
     """The canonical form of a value that is not NULL; what is no `Value` of the type is refused.
 
-    Taken as well: a list for a tuple, a bytearray for bytes, and for a float an int that it can hold exactly.
+    Taken as well: a list for a tuple, a bytearray for bytes, an integer of numpy's for an int, and for a float an int
+    that it can hold exactly.
     A `float` is rounded to its 32 bits, as Spark's cast does; what would round to infinity is refused.
     """
     found: Canonical
     match type_, value:
         case (
             (Integer() | Timestamp() | TimestampNtz() | YearMonthInterval() | DayTimeInterval()),
-            int(),
+            int() | Integral(),
         ) if not isinstance(value, bool):
-            found = _bounded(type_, value)
+            found = _bounded(type_, operator.index(value))
         case Boolean(), bool():
             found = int(value)
         case Floating(), float() | int() if not isinstance(value, bool):
@@ -127,7 +130,7 @@ def _bounded(type_: SignedType, value: int) -> int:
     high = (1 << (8 * signed_width(type_) - 1)) - 1
     if not -high - 1 <= value <= high:
         raise ValueOutOfRange(f"a value of type {type_.sql_name}", value, -high - 1, high)
-    return int(value)
+    return value
 
 
 def _rounded(type_: Floating, value: float) -> float:

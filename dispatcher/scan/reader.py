@@ -1,5 +1,6 @@
 """A state table as a DataFrame of one partition for each unit, read by Spark's native Parquet reader."""
 
+import decimal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,7 +15,7 @@ from dispatcher.scan.table import StateTable, stored_columns
 from dispatcher.scan.writer import PREFIX, STORAGE_KEY
 from meta.mapping.mapping import VnodeMapping
 from storage_keys.hash import hash_row
-from storage_keys.types import Date, KeyType, Timestamp
+from storage_keys.types import Date, Floating, KeyType, Timestamp, TimestampNtz
 from storage_keys.value import canonical
 from storage_keys.vnode import PREFIX_COUNT, prefix_of
 
@@ -112,6 +113,14 @@ def _equals(type_: KeyType, column: Column, value: object) -> Column:
             return sf.unix_micros(column).eqNullSafe(sf.lit(number))
         case Date():
             return sf.unix_date(column).eqNullSafe(sf.lit(number))
+        case TimestampNtz():
+            epoch = sf.lit("1970-01-01").cast("timestamp_ntz")
+            assert isinstance(number, int)
+            seconds = sf.lit(decimal.Decimal(number).scaleb(-6)).cast("decimal(18,6)")
+            return (column - epoch).eqNullSafe(sf.make_dt_interval(secs=seconds))
+        # A filter on the column itself goes to the Parquet reader, to whose dictionaries -0.0 is not 0.0.
+        case Floating():
+            return (column.cast("double") + 0.0).eqNullSafe(sf.lit(number))
         case _:
             return column.eqNullSafe(sf.lit(value).cast(type_.sql_name))
 

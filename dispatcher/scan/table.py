@@ -29,9 +29,10 @@ from dispatcher.scan.errors import (
 )
 from dispatcher.scan.plan import DataFile
 from dispatcher.scan.writer import PREFIX, STORAGE_KEY, WrittenFile, write_files
-from storage_keys.errors import StorageKeyError
+from storage_keys.errors import StorageKeyError, UnsupportedType
 from storage_keys.key import KeySchema
 from storage_keys.spark import types_of
+from storage_keys.types import DayTimeInterval, YearMonthInterval
 from storage_keys.vnode import PREFIX_COUNT
 
 FORMAT_VERSION: Final = 1
@@ -226,6 +227,11 @@ def _require_key_columns(table: StateTable) -> None:
                 f"the type of key column {column.name}",
                 ours=found.sql_name,
                 theirs=column.type.sql_name,
+            )
+        if isinstance(found, YearMonthInterval | DayTimeInterval):
+            accepted = ("int for months", "bigint for microseconds")
+            raise UnsupportedType(found.sql_name, accepted, "a key column of a Delta table").in_column(
+                column.name
             )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from storage_keys.arrow.column_type import arrow_type
 from storage_keys.errors import MalformedKey
 from storage_keys.types import (
     BIGINT,
@@ -64,14 +65,14 @@ def canonical(type_: KeyType, column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not _fits(type_, column.type):
-        raise MalformedKey(
-            f"an Arrow column of {column.type} is no {type_.sql_name}; {_ADVICE.get(type(type_), 'cast it first')}"
-        )
+        advice = _advice(type_, column.type)
+        raise MalformedKey(f"an Arrow column of {column.type} is no {type_.sql_name}; {advice}")
     try:
         for step in _casts(type_, column.type):
             column = column.cast(step)
     except pa.ArrowInvalid as error:
-        raise MalformedKey(f"the Arrow column is no {type_.sql_name}: {error}") from None
+        problem = f"the Arrow column is no {type_.sql_name}: {error}"
+        raise MalformedKey(f"{problem}; round it first, or key on a type that holds it") from None
     return column
 
 
@@ -166,12 +167,19 @@ _FORMS: Final[dict[type[KeyType], tuple[Callable[[pa.DataType], bool], ...]]] = 
     Array: (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
 }
 
-_ADVICE: Final[dict[type[KeyType], str]] = {
-    Timestamp: "cast it to a timestamp with a time zone",
-    TimestampNtz: "cast it to a timestamp without a time zone",
-    YearMonthInterval: "cast it to int32, months",
-    Struct: "its fields must have these names, in this order",
-}
+
+def _advice(type_: KeyType, arrow: pa.DataType) -> str:
+    match type_:
+        # A cast would take the clock for UTC's, whatever zone was meant.
+        case Timestamp() if pa.types.is_timestamp(arrow):
+            return "say whose clock it is: pyarrow.compute.assume_timezone(column, zone)"
+        case TimestampNtz() if pa.types.is_timestamp(arrow):
+            return "take its zone's clock: pyarrow.compute.local_timestamp(column)"
+        case YearMonthInterval():
+            return "cast it to int32, months"
+        case Struct():
+            return "its fields must have these names, in this order"
+    return f"cast it to {arrow_type(type_)} first"
 
 
 def _with_months_as_integers(column: pa.Array) -> pa.Array:

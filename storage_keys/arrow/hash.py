@@ -59,7 +59,7 @@ def vnodes(types: Sequence[KeyType], columns: Sequence[pa.Array], vnode_count: i
 
 
 def hash_block(types: Sequence[KeyType], block: Sequence[pa.Array], *, whole: bool) -> Words:
-    """H of canonical columns, at least one; without `whole`, its top half alone is right."""
+    """H of canonical columns, of none the seed alone; without `whole`, its top half alone is right."""
     state, last = _SEED, len(block) - 1
     for at, (type_, column) in enumerate(zip(types, block, strict=True)):
         state = _chain(type_, column, state, whole or at < last)
@@ -76,6 +76,10 @@ def _blocks(
 def _row_count(types: Sequence[KeyType], columns: Sequence[pa.Array]) -> int:
     for type_ in types:
         hash_class(type_)
+    if len(types) != len(columns):
+        raise MalformedKey(
+            f"{len(types)} types cannot have {len(columns)} columns; pass one array for each type"
+        )
     if not columns:
         raise MalformedKey("without a column the number of rows is unknown; H of no columns is 42")
     rows = len(columns[0])

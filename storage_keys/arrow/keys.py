@@ -1,7 +1,6 @@
 """Storage keys of a whole batch, and the batch from its keys."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final, NoReturn
 
 import numpy as np
@@ -15,12 +14,12 @@ from storage_keys.arrow.decoding import Cursor, column_of
 from storage_keys.arrow.encoding import cells_of
 from storage_keys.arrow.hash import hash_block
 from storage_keys.arrow.span import Spans, windows
-from storage_keys.errors import MalformedKey, StorageKeyError, Truncated
+from storage_keys.errors import MalformedKey, StorageKeyError, Truncated, ValueOutOfRange, about
 from storage_keys.key import KEY_BYTES_MAX, KeySchema, check_key_bytes
+from storage_keys.range import HEAD_BYTES
 from storage_keys.types import BINARY
 from storage_keys.vnode import PREFIX_BITS
 
-_HEAD_BYTES: Final = 6
 _BINARY_BYTES_MAX: Final = (1 << 31) - 1
 
 
@@ -33,13 +32,13 @@ def storage_keys(schema: KeySchema, rows: pa.RecordBatch | pa.Table) -> pa.Array
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     columns = []
     for column in schema.columns:
-        with _about(column.name):
+        with about(column.name):
             if table.schema.names.count(column.name) != 1:
                 raise MalformedKey(f"the rows must have it exactly once; they have {table.schema.names}")
             columns.append(table.column(column.name))
     return one_array(
         [
-            _keys_of(schema, block, min(table.num_rows - start, BLOCK_ROWS))
+            _keys_of(schema, block, start, min(table.num_rows - start, BLOCK_ROWS))
             for start, block in blocks(columns, table.num_rows)
         ]
     )
@@ -49,10 +48,10 @@ def prefixes_of_keys(keys: pa.Array) -> npt.NDArray[np.int32]:
     """The vnode prefix of each row, 0..65535, read from its storage key; the rest of the key is not looked at."""
     found = np.empty(len(keys), np.int32)
     for start, spans in _spans_of(keys):
-        short = spans.lengths < _HEAD_BYTES
+        short = spans.lengths < HEAD_BYTES
         if short.any():
             row = int(np.argmax(short))
-            raise Truncated(_HEAD_BYTES, int(spans.lengths[row]), "the head of a key").in_row(start + row)
+            raise Truncated(HEAD_BYTES, int(spans.lengths[row]), "the head of a key").in_row(start + row)
         found[start : start + len(short)] = windows(spans.data, 2, ">u2")[spans.starts + 4]
     return found
 
@@ -65,7 +64,9 @@ def decode_keys(schema: KeySchema, keys: pa.Array) -> pa.Table:
     are those of the type's scale.
     """
     if not schema.columns:
-        raise MalformedKey("the key has no columns, and a table without columns no rows; use KeySchema.decode")
+        raise MalformedKey(
+            "the key has no columns, and a table without columns no rows; use KeySchema.decode"
+        )
     arrow_schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in schema.columns])
     batches = [_rows_of(schema, arrow_schema, keys, start, spans) for start, spans in _spans_of(keys)]
     return pa.Table.from_batches(batches, arrow_schema)
@@ -80,11 +81,11 @@ def one_array(blocks_of_keys: list[pa.Array]) -> pa.Array:
     return pa.concat_arrays(blocks_of_keys)
 
 
-def _keys_of(schema: KeySchema, block: list[pa.Array], row_count: int) -> pa.Array:
+def _keys_of(schema: KeySchema, block: list[pa.Array], start: int, row_count: int) -> pa.Array:
     columns: dict[str, pa.Array] = {}
     parts: list[Cells] = []
     for column, values in zip(schema.columns, block, strict=True):
-        with _about(column.name):
+        with about(column.name):
             columns[column.name] = canonical(column.type, values)
             parts.append(cells_of(column.type, columns[column.name], column.order))
     hashes = hash_block(
@@ -92,18 +93,13 @@ def _keys_of(schema: KeySchema, block: list[pa.Array], row_count: int) -> pa.Arr
     )
     head = Packed(row_count, ((">u4", schema.table_id), (">u2", hashes >> np.uint64(64 - PREFIX_BITS))))
     cells = joined([head, *parts])
-    check_key_bytes(int(np.max(cells.widths, initial=0)))
+    try:
+        check_key_bytes(int(np.max(cells.widths, initial=0)))
+    except ValueOutOfRange as error:
+        raise error.in_row(start + int(np.argmax(cells.widths))) from None
     data, bounds = laid_out(cells, row_count)
     buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), row_count, buffers)
-
-
-@contextmanager
-def _about(column: str) -> Iterator[None]:
-    try:
-        yield
-    except StorageKeyError as error:
-        raise error.in_column(column) from None
 
 
 def _spans_of(keys: pa.Array) -> Iterator[tuple[int, Spans]]:
@@ -128,7 +124,7 @@ def _rows_of(
 
     ends = spans.starts + spans.lengths
     cursor = Cursor(spans.data, spans.starts, ends, np.arange(len(ends)), refuse)
-    cursor.require((spans.lengths >= _HEAD_BYTES) & (spans.lengths <= KEY_BYTES_MAX))
+    cursor.require((spans.lengths >= HEAD_BYTES) & (spans.lengths <= KEY_BYTES_MAX))
     cursor.require(cursor.words(">u4") == schema.table_id)
     cursor = cursor.moved(cursor.at + 4)
     prefixes = cursor.words(">u2")

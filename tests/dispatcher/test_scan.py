@@ -7,6 +7,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal as Number
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,9 +36,10 @@ from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import MappingVersion
 from meta.mapping.unit import Unit
 from storage_keys.column import Order
-from storage_keys.errors import StorageKeyError
+from storage_keys.errors import StorageKeyError, UnsupportedType
 from storage_keys.hash import hash_row
 from storage_keys.key import KeyColumn, KeySchema
+from storage_keys.type_name import parse_type
 from storage_keys.types import BIGINT, DATE, INT, STRING, TIMESTAMP
 from storage_keys.vnode import prefix_of, vnode_of
 
@@ -425,6 +427,45 @@ def test_an_equality_finds_dates_of_every_calendar(spark: SparkSession, tmp_path
     for number, day in enumerate(days):
         found = scan(spark, table, mapping, equals={"day": day}).collect()
         assert [row["number"] for row in found] == [number]
+
+
+# As SQL writes them, the values that are equal to them, and those that differ.
+ODD_VALUES = [
+    ("double", ["-0.0d", "double('NaN')", "-1.5d"], [0.0, float("nan"), -1.5]),
+    ("float", ["float('0.1')", "float('-0.0')"], [0.1, -0.0]),
+    (
+        "timestamp_ntz",
+        ["timestamp_ntz'1582-10-10 00:00:01'", "timestamp_ntz'2013-01-31'"],
+        [-12219724799000000, 1359590400000000],
+    ),
+    ("decimal(38,10)", ["-0.0000000002bd", "1e20bd"], [Number("-2e-10"), Number("1e20")]),
+]
+
+
+@pytest.mark.parametrize(("type_name", "written", "values"), ODD_VALUES, ids=[odd[0] for odd in ODD_VALUES])
+def test_an_equality_finds_values_that_are_stored_otherwise_than_they_compare(
+    spark: SparkSession, tmp_path: Path, type_name: str, written: list[str], values: list[object]
+) -> None:
+    schema = KeySchema(1, (KeyColumn("k", parse_type(type_name)),), ("k",))
+    cells = ", ".join(f"({number}, cast({cell} AS {type_name}))" for number, cell in enumerate(written))
+    rows = spark.sql(f"SELECT * FROM VALUES {cells} AS t(number, k)")
+    table = StateTable.create_or_open(tmp_path / "t", schema, rows.schema)
+    mapping = VnodeMapping.parse("0*128 1*128")
+    table.append(dispatch(rows, version_of(mapping, schema), ["k"]), app_id="q", batch_id=0)
+    for number, value in enumerate(values):
+        found = scan(spark, table, mapping, equals={"k": value}).collect()
+        assert [row["number"] for row in found] == [number]
+
+
+def test_intervals_are_refused_before_a_table_is_made_of_them(tmp_path: Path) -> None:
+    for type_name, instead in (
+        ("interval year to month", "int for months"),
+        ("interval day to second", "bigint"),
+    ):
+        schema = KeySchema(1, (KeyColumn("i", parse_type(type_name)),), ("i",))
+        with pytest.raises(UnsupportedType, match=f"^column 'i': .*{instead}"):
+            StateTable.create_or_open(tmp_path / "t", schema, StructType().add("i", type_name))
+        assert not (tmp_path / "t").exists()
 
 
 def test_columns_that_do_not_fit_the_key_or_carry_our_names_are_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -46,7 +47,7 @@ from storage_keys.types import (
     KeyType,
     Struct,
 )
-from storage_keys.value import signed_width
+from storage_keys.value import canonical, signed_width
 
 PAIR = Struct((Field("a", INT), Field("b", INT)))
 ORDERS = [Order(descending, nulls) for descending in (False, True) for nulls in ("first", "last")]
@@ -399,6 +400,37 @@ def test_values_of_another_kind_are_refused(
     with pytest.raises(error) as refused:
         encode_column(type_, value)
     assert len(str(refused.value)) < 200
+
+
+INTEGERS = [TINYINT, SMALLINT, INT, BIGINT, TIMESTAMP, TIMESTAMP_NTZ, YEAR_MONTH_INTERVAL, DAY_TIME_INTERVAL]
+
+
+@pytest.mark.parametrize("type_", INTEGERS)
+def test_integers_may_be_those_of_numpy(type_: KeyType) -> None:
+    for number in (np.int8(-5), np.uint64(5), np.int64(7)):
+        assert type(canonical(type_, number)) is int
+        assert encode_column(type_, number) == encode_column(type_, int(number))
+    with pytest.raises(ValueOutOfRange):
+        canonical(type_, np.uint64(2**63))
+    for other in (np.True_, np.float64(1), np.datetime64(1, "us")):
+        with pytest.raises(MalformedKey):
+            canonical(type_, other)
+
+
+def test_a_double_may_be_that_of_numpy() -> None:
+    assert type(canonical(DOUBLE, np.float64(0.1))) is float
+    assert canonical(DOUBLE, np.float64(0.1)) == 0.1
+    for other in (np.float32(0.1), np.int64(1)):
+        with pytest.raises(MalformedKey):
+            canonical(DOUBLE, other)
+
+
+@pytest.mark.parametrize(
+    "given", [{"nulls": "smallest"}, {"nulls": []}, {"descending": 1}, {"descending": None}]
+)
+def test_an_order_of_another_kind_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(MalformedKey, match=f"'{next(iter(given))}' must be "):
+        Order(**given)
 
 
 def test_a_float_is_rounded_to_its_bits_and_an_exact_int_is_one() -> None:

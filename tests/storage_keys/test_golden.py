@@ -116,6 +116,7 @@ def test_format_1_is_what_it_always_was() -> None:
     if "REWRITE_GOLDEN" in os.environ:
         written = "".join(json.dumps(answer) + "\n" for answer in answers)
         (GOLDEN / "format-1.jsonl").write_text(written, encoding="utf-8")
+        pytest.fail("rewritten; look at the diff")
     assert {answer["form"] for answer in answers} == set(FORMS)
     for answer, frozen in zip(answers, lines_of("format-1.jsonl"), strict=True):
         assert answer == frozen

@@ -4,6 +4,7 @@ import datetime
 import math
 import re
 from decimal import Decimal as Number
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -168,6 +169,21 @@ def test_the_escape_may_be_another_character() -> None:
     for escape in ("", "ab"):
         with pytest.raises(MalformedKey, match="one character as its escape"):
             Like("s", "abc", escape)
+
+
+@pytest.mark.parametrize("operator", ["==", "!=", "in", "", None, ["="]])
+def test_an_unknown_operator_is_refused(operator: Any) -> None:
+    with pytest.raises(MalformedKey, match=r"^column 'k': no comparison is .*; use =, <=>, <, <=, >, >=$"):
+        Comparison("k", operator, 5)
+
+
+def test_in_takes_any_iterable_but_text() -> None:
+    taken: list[Any] = [[1, None], range(3), {1: 2}, (value for value in "ab")]
+    assert [In("k", values).values for values in taken] == [(1, None), (0, 1, 2), (1,), ("a", "b")]
+    refused: list[Any] = ["abc", b"abc", bytearray(b"abc"), 5, None]
+    for values in refused:
+        with pytest.raises(MalformedKey, match=r"^column 's': IN takes a tuple of values, not .*; pass a"):
+            In("s", values)
 
 
 @pytest.mark.parametrize("pattern", ["abc\\", "a\\b", "%\\b", "\\"])

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from decimal import Decimal as Number
 
+import numpy as np
 import pytest
 
 from storage_keys.column import Order
@@ -79,6 +80,7 @@ def test_an_equality_on_the_whole_distribution_key_is_one_prefix_and_one_key() -
     schema = table(K, S, distribution=["k"])
     prefix = prefix_of(hash_row([INT], [5]))
     pruned = prune(schema, [Comparison("k", "=", 5)])
+    assert prune(schema, [Comparison("k", "=", np.uint8(5))]).ranges == pruned.ranges
     assert pruned.prefixes == (PrefixRun(prefix, prefix),)
     assert below(schema, pruned) == [("0180000005", "0180000006")]
     assert pruned.residual == ()
