@@ -230,7 +230,7 @@ def _native(spark: SparkSession, schema: KeySchema, rows: int, repeats: int, goa
 
     def native_keys() -> None:
         frame = frames[rows]
-        _drop(frame.select(native.storage_key_column(schema, {name: frame[name] for name in names})))
+        _drop(frame.select(native.storage_key_column(schema, frame.schema)))
 
     runs = [Run("arrow udf", lambda: _drop(frames[few].select(udf(*names))), few)]
     shown = ", ".join(column.type.sql_name for column in schema.columns)

@@ -42,13 +42,13 @@ class Domain:
                 right += 1
         return Domain(self.null and other.null, tuple(found))
 
-    def column_ranges(self, order: Order) -> tuple[KeyRange, ...]:
+    def column_ranges(self, type_: KeyType, order: Order) -> tuple[KeyRange, ...]:
         """Ranges of the column's bytes with their tags, as few as there can be.
 
         One without an end goes up to the end of what is before the column (`KeyRange.below`).
         """
         value_tag, null_tag = (bytes((tag,)) for tag in order.tags)
-        found = [(_flipped(one) if order.descending else one).below(value_tag) for one in self.values]
+        found = [(_flipped(type_, one) if order.descending else one).below(value_tag) for one in self.values]
         if self.null:
             found.append(KeyRange(null_tag, successor(null_tag)))
         return merged(found)
@@ -134,12 +134,14 @@ def _like(type_: KeyType, like: Like) -> tuple[Domain, bool]:
     return starting, set(rest) == {"%"}
 
 
-def _flipped(one: KeyRange) -> KeyRange:
+def _flipped(type_: KeyType, one: KeyRange) -> KeyRange:
     """The same values as a range of descending payloads: the ends have changed places."""
     # Flipped, what was below an end is above everything that begins with that end.
     start = b"" if one.end is None else cut_after(flipped(one.end))
     assert start is not None, "an end of zeros has nothing below it, and no such range is made"
-    return KeyRange(start, cut_after(flipped(one.start)))
+    end = flipped(one.start)
+    # Padded, the end of a struct could lie beyond a shorter one, which has a NULL.
+    return KeyRange(start, successor(end) if isinstance(type_, Struct | Array) else cut_after(end))
 
 
 def _points(type_: KeyType, one: KeyRange, most: int) -> list[Canonical] | range | None:

@@ -96,4 +96,4 @@ def _date(written: str) -> datetime.date:
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", written):
         with contextlib.suppress(ValueError):
             return datetime.date.fromisoformat(written)
-    raise MalformedKey(f"{shown(written)} is no date; write it as 2013-01-31")
+    raise MalformedKey(f"{shown(written)} is no date of the years 0001 to 9999; write it as 2013-01-31")

@@ -11,6 +11,7 @@ from storage_keys.column import ASCENDING, Order, decode_canonical, encode_canon
 from storage_keys.errors import (
     MalformedKey,
     SchemaMismatch,
+    StorageKeyError,
     TrailingBytes,
     Truncated,
     ValueOutOfRange,
@@ -170,16 +171,21 @@ class KeySchema:
             if column.name not in row:
                 raise MalformedKey("the row does not have it; pass None for NULL").in_column(column.name)
             value = row[column.name]
-            with about(column.name):
+            # Not `about`, which would take a quarter of the time of a row.
+            try:
                 values[column.name] = None if value is None else canonical(column.type, value)
+            except StorageKeyError as error:
+                raise error.in_column(column.name) from None
         return values
 
     def _decoded_columns(self, key: bytes) -> dict[str, Canonical | None]:
         values: dict[str, Canonical | None] = {}
         position = HEAD_BYTES
         for column in self.columns:
-            with about(column.name):
+            try:
                 values[column.name], used = decode_canonical(column.type, key[position:], column.order)
+            except StorageKeyError as error:
+                raise error.in_column(column.name) from None
             position += used
         if position < len(key):
             raise TrailingBytes(position, len(key), "the key")
@@ -189,8 +195,10 @@ class KeySchema:
         row: dict[str, Value | None] = {}
         for column in self.columns:
             value = values[column.name]
-            with about(column.name):
+            try:
                 row[column.name] = None if value is None else restore(column.type, value)
+            except StorageKeyError as error:
+                raise error.in_column(column.name) from None
         return row
 
     def _hash_of(self, values: Mapping[str, Canonical | None]) -> int:

@@ -196,7 +196,7 @@ def _bounds(
             continue
         domain = domains[name]
         if domain != ANYTHING:
-            ranges = domain.column_ranges(column.order)
+            ranges = domain.column_ranges(column.type, column.order)
             few = paths * len(ranges) <= most
             # Too many for exact ranges: one from the first to the last still spares what is outside.
             last = ranges if few else (KeyRange(ranges[0].start, ranges[-1].end),)

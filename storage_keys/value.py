@@ -157,8 +157,9 @@ def _unscaled(type_: Decimal, value: decimal.Decimal) -> int:
     except decimal.InvalidOperation:
         unscaled = high + 1
     if abs(unscaled) > high:
-        most = decimal.Decimal(high).scaleb(-type_.scale, _EXACT)
-        raise ValueOutOfRange(f"a value of type {type_.sql_name}", value, -most, most)
+        # Not `-most`, which rounds by the caller's context.
+        least, most = (decimal.Decimal(end).scaleb(-type_.scale, _EXACT) for end in (-high, high))
+        raise ValueOutOfRange(f"a value of type {type_.sql_name}", value, least, most)
     return unscaled
 
 

@@ -60,10 +60,7 @@ def canonical(type_: KeyType, column: pa.Array) -> pa.Array:
     decimal128 of precision and scale; string, binary: large_binary; array: large_list, its values as they came.
     A struct stays as it came.
     """
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = _one_array(column)
     if not _fits(type_, column.type):
         advice = _advice(type_, column.type)
         raise MalformedKey(f"an Arrow column of {column.type} is no {type_.sql_name}; {advice}")
@@ -74,6 +71,16 @@ def canonical(type_: KeyType, column: pa.Array) -> pa.Array:
         problem = f"the Arrow column is no {type_.sql_name}: {error}"
         raise MalformedKey(f"{problem}; round it first, or key on a type that holds it") from None
     return column
+
+
+def _one_array(column: pa.Array) -> pa.Array:
+    try:
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        problem = f"Arrow cannot make one array of a column of {column.type}: {error}"
+        raise MalformedKey(f"{problem}; pass it without dictionaries, in smaller batches") from None
 
 
 def words(column: pa.Array, dtype: str) -> npt.NDArray[Any]:
@@ -106,7 +113,8 @@ def _casts(type_: KeyType, arrow: pa.DataType) -> tuple[pa.DataType, ...]:
     """What the column is cast to, one after another."""
     match type_:
         case Decimal(precision, scale):
-            return (pa.decimal128(precision, scale),)
+            # By way of 256 bits: a cast of 128 overlooks some overflows, and one to the same type looks at nothing.
+            return pa.decimal256(_WIDE_DIGITS, scale), pa.decimal128(precision, scale)
         case Timestamp() | TimestampNtz():
             # By way of microseconds, since other units would keep their own counts.
             return pa.timestamp("us", arrow.tz), pa.int64()
@@ -116,6 +124,8 @@ def _casts(type_: KeyType, arrow: pa.DataType) -> tuple[pa.DataType, ...]:
             return ()
     return _CASTS[type_]
 
+
+_WIDE_DIGITS: Final = 76
 
 _CASTS: Final[dict[KeyType, tuple[pa.DataType, ...]]] = {
     BOOLEAN: (pa.uint8(),),

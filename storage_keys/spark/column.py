@@ -1,12 +1,9 @@
 """The bytes of one column in a storage key, as Spark expressions.
 
-Under ANSI Spark casts no number to BINARY, so numbers become hexadecimal digits, and bytes by one `unhex` for a whole
-run of them. What costs time is each value that is made on the way, not its length: fewer parts are faster.
+Under ANSI Spark casts no number to BINARY, so each number becomes hexadecimal digits, and bytes by an `unhex` of its
+own: to join the digits first and call it once was measured to be slower.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import groupby
 from typing import Final
 
 from pyspark.sql import Column
@@ -39,14 +36,6 @@ _MICROS: Final = 1_000_000
 _FLIPPED_TAGS: Final = tuple(255 - tag for tag in ASCENDING.tags)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Some bytes of a key, never NULL: BINARY, or a string of two hexadecimal digits each."""
-
-    column: Column
-    is_digits: bool = False
-
-
 def has_expressions(type_: KeyType) -> bool:
     """Whether `parts_of` takes the type: any but a decimal and what has one inside.
 
@@ -63,58 +52,53 @@ def has_expressions(type_: KeyType) -> bool:
             return True
 
 
-def parts_of(type_: KeyType, column: Column, order: Order) -> list[Part]:
-    """The tag and the payload of a column of the type, for which there must be expressions."""
+def parts_of(type_: KeyType, column: Column, order: Order) -> list[Column]:
+    """The tag and the payload of a column of the type, for which there must be expressions: BINARY, never NULL."""
     return _framed(type_, column, order.tags, order.descending)
 
 
-def joined(parts: Iterable[Part]) -> Column:
-    """All the parts' bytes as one BINARY column."""
-    runs = []
-    for is_digits, run in groupby(parts, lambda part: part.is_digits):
-        columns = [part.column for part in run]
-        runs += [sf.unhex(sf.concat(*columns))] if is_digits else columns
-    return sf.concat(*runs) if len(runs) > 1 else runs[0]
+def payload_of(type_: KeyType, column: Column, order: Order) -> list[Column]:
+    """`parts_of` without the tag."""
+    return _behind((b"", b""), type_, column, order.descending)
 
 
-def _framed(type_: KeyType, column: Column, tags: tuple[int, ...], flipped: bool) -> list[Part]:
+def _framed(type_: KeyType, column: Column, tags: tuple[int, ...], flipped: bool) -> list[Column]:
     value_tag, null_tag = (bytes((tag,)) for tag in tags)
+    return _behind((value_tag, null_tag), type_, column, flipped)
+
+
+def _behind(before: tuple[bytes, bytes], type_: KeyType, column: Column, flipped: bool) -> list[Column]:
+    """`before[0]` and the payload; where the column is NULL, `before[1]` alone."""
     match type_:
         case String() | Binary():
-            return [
-                Part(part) for part in groups(column.cast("binary"), (value_tag, null_tag), flipped=flipped)
-            ]
+            return groups(column.cast("binary"), before, flipped=flipped)
         case Array():
-            return [Part(_array(type_, column, (value_tag, null_tag), flipped))]
+            return [_array(type_, column, before, flipped)]
         case Struct():
-            fields = _fields(type_, column, flipped)
-            payload = Part(sf.when(column.isNull(), sf.lit(b"")).otherwise(fields))
+            payload = sf.when(column.isNull(), sf.lit(b"")).otherwise(_fields(type_, column, flipped))
         case Decimal():
             raise AssertionError(type_)
         case Boolean():
-            true, false = ("FE", "FF") if flipped else ("01", "00")
-            payload = Part(sf.when(column, true).when(~column, false).otherwise(""), is_digits=True)
+            true, false = (b"\xfe", b"\xff") if flipped else (b"\x01", b"\x00")
+            payload = sf.when(column, sf.lit(true)).when(~column, sf.lit(false)).otherwise(sf.lit(b""))
         case _:
             found = digits(_ordered_word(type_, column, flipped), _width(type_))
-            payload = Part(sf.coalesce(found, sf.lit("")), is_digits=True)
-    return [_tag(column, value_tag, null_tag, payload.is_digits), payload]
-
-
-def _tag(column: Column, value_tag: bytes, null_tag: bytes, is_digits: bool) -> Part:
-    value, null = (tag.hex() if is_digits else tag for tag in (value_tag, null_tag))
-    return Part(sf.when(column.isNull(), sf.lit(null)).otherwise(sf.lit(value)), is_digits)
+            payload = sf.coalesce(sf.unhex(found), sf.lit(b""))
+    value_tag, null_tag = before
+    tag = [sf.when(column.isNull(), sf.lit(null_tag)).otherwise(sf.lit(value_tag))] if value_tag else []
+    return [*tag, payload]
 
 
 def _fields(type_: Struct, column: Column, flipped: bool) -> Column:
     # What is nested has the tags of ASCENDING; the column's order flips them with all the rest.
     tags = _FLIPPED_TAGS if flipped else ASCENDING.tags
     framed = [_framed(field.type, column.getField(field.name), tags, flipped) for field in type_.fields]
-    return joined(part for parts in framed for part in parts) if framed else sf.lit(b"")
+    return sf.concat(sf.lit(b""), *(part for parts in framed for part in parts))
 
 
 def _array(type_: Array, column: Column, before: tuple[bytes, bytes], flipped: bool) -> Column:
     def framed(element: Column) -> Column:
-        return sf.hex(joined(_framed(type_.element, element, ASCENDING.tags, flipped=False)))
+        return sf.hex(sf.concat(*_framed(type_.element, element, ASCENDING.tags, flipped=False)))
 
     def grouped(elements: Column) -> Column:
         return sf.concat(*groups(elements, before, flipped=flipped))

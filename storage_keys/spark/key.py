@@ -1,35 +1,37 @@
 """The storage key as a Spark Column."""
 
 from collections.abc import Mapping
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 from storage_keys.arrow import storage_keys
-from storage_keys.errors import MalformedKey
-from storage_keys.key import KEY_BYTES_MAX, KeySchema
-from storage_keys.range import table_bytes
-from storage_keys.spark.column import Part, digits, has_expressions, joined, parts_of
+from storage_keys.errors import SchemaMismatch
+from storage_keys.key import KEY_BYTES_MAX, KeyColumn, KeySchema
+from storage_keys.range import HEAD_BYTES, table_bytes
+from storage_keys.spark.column import digits, has_expressions, parts_of, payload_of
+from storage_keys.spark.column_type import types_of
 from storage_keys.spark.hash import prefix_column
-from storage_keys.types import Array, Binary, KeyType, String, Struct
-
-_HEAD_BYTES: Final = 6
+from storage_keys.types import Array, Binary, KeyType, String, Struct, YearMonthInterval
 
 
-def storage_key_column(schema: KeySchema, columns: Mapping[str, Column] | None = None) -> Column:
+def storage_key_column(schema: KeySchema, frame_schema: StructType) -> Column:
     """The storage key of each row as BINARY, never NULL: the bytes of `KeySchema.storage_key`.
 
-    Made by Spark's own expressions where `is_native` says so, else by a vectorised Arrow UDF, whose name in a plan is
-    `storage_keys_by_arrow`.
+    It is of the columns of the key's names in the DataFrame whose schema is `frame_schema`. `SchemaMismatch` names
+    one that is not of the key's type exactly: a narrower integer too is to be cast. `MalformedKey` names one that
+    the DataFrame does not have once, `UnsupportedType` one whose type no key has.
 
-    `columns` are the key's by name, of the schema's types; left out, the DataFrame's of those names. Needs
-    `spark.sql.ansi.enabled`, as Spark has it. A key of more than 65,535 bytes fails the job. A string that is not
-    UTF-8, which Spark can hold, goes into the key with its bytes as they are; decoding refuses it.
+    Made by Spark's own expressions where `is_native` says so, else by a vectorised Arrow UDF, whose name in a plan is
+    `storage_keys_by_arrow`. A key of more than 65,535 bytes fails the job. A string that is not UTF-8, which Spark
+    can hold, goes into the key with its bytes as they are; decoding refuses it.
     """
-    found = _columns(schema, columns)
-    return _by_expressions(schema, found) if is_native(schema) else _by_arrow(schema, found)
+    _check_types(schema, frame_schema)
+    # Quoted, since a name may have dots in it.
+    columns = {column.name: sf.col("`" + column.name.replace("`", "``") + "`") for column in schema.columns}
+    return _by_expressions(schema, columns) if is_native(schema) else _by_arrow(schema, columns)
 
 
 def is_native(schema: KeySchema) -> bool:
@@ -46,51 +48,68 @@ def prefix_of_key(column: Column) -> Column:
 
     A key that is NULL or shorter than its head fails the job.
     """
-    found = sf.conv(sf.hex(sf.substring(column, _HEAD_BYTES - 1, 2)), 16, 10).cast("int")
+    found = sf.conv(sf.hex(sf.substring(column, HEAD_BYTES - 1, 2)), 16, 10).cast("int")
     problem = sf.concat(
-        sf.lit(f"a storage key has at least {_HEAD_BYTES} bytes, not "),
+        sf.lit(f"a storage key has at least {HEAD_BYTES} bytes, not "),
         sf.coalesce(sf.octet_length(column).cast("string"), sf.lit("NULL")),
         sf.lit("; pass whole keys"),
     )
-    return sf.when(sf.octet_length(column) >= _HEAD_BYTES, found).otherwise(
+    return sf.when(sf.octet_length(column) >= HEAD_BYTES, found).otherwise(
         sf.raise_error(problem).cast("int")
     )
 
 
-def _columns(schema: KeySchema, columns: Mapping[str, Column] | None) -> Mapping[str, Column]:
-    if columns is None:
-        # Quoted, since a name may have dots in it.
-        return {column.name: sf.col("`" + column.name.replace("`", "``") + "`") for column in schema.columns}
-    for column in schema.columns:
-        if column.name not in columns:
-            raise MalformedKey(f"no Spark column is given for it, only for {', '.join(columns)}").in_column(
-                column.name
-            )
-    return columns
+def _check_types(schema: KeySchema, frame_schema: StructType) -> None:
+    found = types_of(frame_schema, [column.name for column in schema.columns])
+    for column, theirs in zip(schema.columns, found, strict=True):
+        if theirs != column.type:
+            what = "the type (cast the DataFrame's column to the key's)"
+            raise SchemaMismatch(what, column.type.sql_name, theirs.sql_name).in_column(column.name)
 
 
 def _by_expressions(schema: KeySchema, columns: Mapping[str, Column]) -> Column:
     prefix = prefix_column(schema.distribution_types, [columns[name] for name in schema.distribution])
-    parts = [
-        Part(sf.lit(table_bytes(schema.table_id).hex()), is_digits=True),
-        Part(digits(prefix.cast("bigint"), 2), is_digits=True),
-    ]
-    for column in schema.columns:
-        parts += parts_of(column.type, columns[column.name], column.order)
-    key = joined(parts)
+    parts = _head(schema.table_id, prefix.cast("bigint"), schema.columns[:1], columns)
+    for at, column in enumerate(schema.columns):
+        # The first one's tag is in the head.
+        made = parts_of if at else payload_of
+        parts += made(column.type, columns[column.name], column.order)
+    key = sf.concat(*parts)
     return _refused_if_long(key) if any(_is_unbounded(column.type) for column in schema.columns) else key
+
+
+def _head(
+    table_id: int, prefix: Column, first: tuple[KeyColumn, ...], columns: Mapping[str, Column]
+) -> list[Column]:
+    """The table's id, the prefix and the tag of the first column, if there is one, as one number: it costs least."""
+    number, width = prefix + (table_id << 16), 2
+    for column in first:
+        value_tag, null_tag = column.order.tags
+        tag = sf.when(columns[column.name].isNull(), sf.lit(null_tag)).otherwise(sf.lit(value_tag))
+        number, width = sf.shiftleft(number, 8) + tag, 3
+    table = table_bytes(table_id)
+    zeros = table[: len(table) - len(table.lstrip(b"\0"))]
+    # `unhex` has the one zero in front that `hex` may leave out of the first byte that is not 0.
+    found = sf.unhex(sf.hex(number) if table_id else digits(number, width))
+    return [sf.lit(zeros), found] if zeros else [found]
 
 
 def _by_arrow(schema: KeySchema, columns: Mapping[str, Column]) -> Column:
     names = [column.name for column in schema.columns]
+    given = [_for_arrow(column.type, columns[column.name]) for column in schema.columns]
 
     def storage_keys_by_arrow(*arrays: pa.Array) -> pa.Array:
         return storage_keys(schema, pa.table(list(arrays), names))
 
     # PySpark exports it for Python alone, not for type checkers.
     udf = sf.arrow_udf(storage_keys_by_arrow, "binary")  # type: ignore[attr-defined]
-    by_arrow: Column = udf(*(columns[name] for name in names))
+    by_arrow: Column = udf(*given)
     return by_arrow
+
+
+def _for_arrow(type_: KeyType, column: Column) -> Column:
+    # pyarrow has no array of months.
+    return column.cast("interval month").cast("int") if isinstance(type_, YearMonthInterval) else column
 
 
 def _is_unbounded(type_: KeyType) -> bool:

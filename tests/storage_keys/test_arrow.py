@@ -466,3 +466,18 @@ def test_month_intervals_as_spark_sends_them() -> None:
     hashes = [hash_row([YEAR_MONTH_INTERVAL], [value]) for value in months.to_pylist()]
     column = pa.Table.from_batches([batch])["m"]
     assert arrow.hash_columns([YEAR_MONTH_INTERVAL], [column]).tolist() == hashes
+
+
+def test_a_decimal_that_wraps_in_128_bits_is_refused() -> None:
+    schema = KeySchema(1, (KeyColumn("d", Decimal(38, 1)),), ("d",))
+    # Ten times this is 49999999999999999999999999999999999994 and 2**128.
+    wrapping = pa.array([None, Number("39028236692093846346337460743176821145")], pa.decimal128(38, 0))
+    with pytest.raises(MalformedKey, match=r"^column 'd': "):
+        arrow.storage_keys(schema, pa.table({"d": wrapping}))
+
+
+def test_a_decimal_beyond_its_own_arrow_type_is_refused() -> None:
+    schema = KeySchema(1, (KeyColumn("d", Decimal(5, 2)),), ("d",))
+    wide = pa.array([Number("1234.56")], pa.decimal128(6, 2)).cast(pa.decimal128(5, 2), safe=False)
+    with pytest.raises(MalformedKey, match=r"^column 'd': "):
+        arrow.storage_keys(schema, pa.table({"d": wide}))

@@ -36,7 +36,8 @@ from storage_keys.types import (
 )
 from storage_keys.vnode import prefix_of, vnode_of
 
-ROWS = 10_000
+ROWS = 2_000
+ROWS_SLOW = 10_000
 SEED = 20261121
 VNODE_COUNT = 1000
 DECIMALS = [Decimal(9, 2), Decimal(18, 0), Decimal(18, 18), Decimal(19, 0), Decimal(38, 10), Decimal(38, 38)]
@@ -60,11 +61,11 @@ WORDS = [
 ]
 
 
-def generated(type_: KeyType, source: random.Random, draw: Draw) -> list[Any]:
+def generated(type_: KeyType, source: random.Random, draw: Draw, row_count: int) -> list[Any]:
     """Corners of the type, then random values, a tenth of them NULL, shuffled."""
     corners, draw_value = _corners_and_draw(type_, source, draw)
     values = [None, *corners]
-    while len(values) < ROWS:
+    while len(values) < row_count:
         values.append(None if source.random() < 0.1 else draw_value())
     source.shuffle(values)
     return values
@@ -117,13 +118,6 @@ def framed(spark: SparkSession, table: pa.Table) -> DataFrame:
     return frame.withColumn(months, frame[months].cast("interval month").cast(months))
 
 
-@pytest.fixture(scope="module")
-def columns(draw: Draw) -> dict[KeyType, list[Any]]:
-    print(f"seed {SEED}")
-    source = random.Random(SEED)
-    return {type_: generated(type_, source, draw) for type_ in TYPES}
-
-
 # One column each, then rows of several, in more than one order.
 KEYS: list[tuple[KeyType, ...]] = [
     *((type_,) for type_ in TYPES),
@@ -135,9 +129,13 @@ KEYS: list[tuple[KeyType, ...]] = [
 ]
 
 
+@pytest.mark.parametrize("row_count", [ROWS, pytest.param(ROWS_SLOW, marks=pytest.mark.slow)])
 def test_python_and_arrow_and_spark_agree_on_every_value(
-    spark: SparkSession, columns: dict[KeyType, list[Any]]
+    spark: SparkSession, draw: Draw, row_count: int
 ) -> None:
+    print(f"seed {SEED}")
+    source = random.Random(SEED)
+    columns = {type_: generated(type_, source, draw, row_count) for type_ in TYPES}
     table = pa.table({type_.sql_name: arrow_column(type_, values) for type_, values in columns.items()})
     frame = framed(spark, table)
     selected = [frame["row"]]

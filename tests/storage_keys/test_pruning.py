@@ -5,6 +5,7 @@ import math
 import struct
 from collections.abc import Sequence
 from decimal import Decimal as Number
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.predicate import Comparison, In, IsNotNull, IsNull, Like, Predicate, between
 from storage_keys.pruning import Pruned, prune
 from storage_keys.range import ALL_PREFIXES, KeyRange, PrefixRun, prefix_range
+from storage_keys.type_name import parse_type
 from storage_keys.types import (
     BIGINT,
     BINARY,
@@ -392,3 +394,23 @@ def test_a_value_that_cannot_be_compared_is_refused_by_the_columns_name(
     for predicate in (Comparison("k", "<", value), In("k", (None, value))):
         with pytest.raises(MalformedKey, match=r"^column 'k': "):
             prune(table(KeyColumn("k", type_)), [predicate])
+
+
+@pytest.mark.parametrize("nulls", ["first", "last"])
+@pytest.mark.parametrize(
+    ("type_name", "smallest"),
+    [
+        ("struct<b:boolean>", (False,)),
+        ("struct<x:tinyint,y:string>", (1, "")),
+        ("struct<a:array<int>>", ((),)),
+    ],
+)
+def test_a_descending_struct_equal_to_one_of_a_smallest_field_is_not_the_one_of_null(
+    type_name: str, smallest: tuple[object, ...], nulls: Literal["first", "last"]
+) -> None:
+    schema = KeySchema(7, (KeyColumn("s", parse_type(type_name), Order(descending=True, nulls=nulls)),), ())
+    found = prune(schema, [Comparison("s", "=", smallest)])
+    assert found.residual == ()
+    assert any(one.contains(schema.storage_key({"s": smallest})) for one in found.ranges)
+    with_null = (*smallest[:-1], None)
+    assert not any(one.contains(schema.storage_key({"s": with_null})) for one in found.ranges)

@@ -4,6 +4,8 @@ import math
 import random
 import struct
 from collections.abc import Callable, Sequence
+from decimal import Decimal as Number
+from itertools import cycle
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from pyspark.sql import types as spark_types
 from storage_keys import arrow
 from storage_keys import spark as native
 from storage_keys.column import Order
-from storage_keys.errors import MalformedKey
+from storage_keys.errors import MalformedKey, SchemaMismatch
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.type_name import parse_type
 from storage_keys.types import (
@@ -38,6 +40,8 @@ SEED = 20261121
 ROWS = 300
 LENGTHS = [0, 1, 7, 8, 9, 15, 16, 17, 24, 25, 31, 32, 33, 40, 41, 100, 1000]
 ORDERS = [Order(descending, nulls) for descending in (False, True) for nulls in ("first", "last")]
+# Taken in turns, one pair a type.
+BOTH_WAYS = [(ORDERS[0], ORDERS[3]), (ORDERS[1], ORDERS[2])]
 NESTED = [
     parse_type(name)
     for name in (
@@ -120,11 +124,14 @@ def framed(spark: SparkSession, types: dict[str, KeyType], columns: dict[str, li
 
 
 def assert_same_keys(frame: DataFrame, schemas: Sequence[KeySchema], columns: dict[str, list[Any]]) -> None:
-    keys = [native.storage_key_column(schema).alias(str(at)) for at, schema in enumerate(schemas)]
+    keys = [
+        native.storage_key_column(schema, frame.schema).alias(str(at)) for at, schema in enumerate(schemas)
+    ]
     answer = frame.select("row", *keys).toArrow().sort_by("row")
     for at, schema in enumerate(schemas):
         names = [column.name for column in schema.columns]
-        rows = list(zip(*(columns[name] for name in names), strict=True))
+        count = range(len(next(iter(columns.values()))))
+        rows = [tuple(columns[name][row] for name in names) for row in count]
         expected = [schema.storage_key(dict(zip(names, row, strict=True))) for row in rows]
         for row, key, ours in zip(rows, answer[str(at)].to_pylist(), expected, strict=True):
             assert key == ours, (schema, row, key and key.hex(), ours.hex())
@@ -144,12 +151,17 @@ def test_the_column_gives_the_keys_of_the_rows_for_every_type_and_order(
     found = {name: values_of(type_, source, draw) for name, type_ in names.items()}
     rows = max(map(len, found.values()))
     columns = {name: values + [None] * (rows - len(values)) for name, values in found.items()}
+    turns = (cycle(BOTH_WAYS), cycle(ORDERS))
+
+    def orders(type_: KeyType) -> Sequence[Order]:
+        return [next(turns[1])] if type_ in DECIMALS else next(turns[0])
+
     schemas = [
         KeySchema(
             0 if at else 2**32 - 1, (KeyColumn(name, type_, order),), (name,) if has_hash(type_) else ()
         )
         for name, type_ in names.items()
-        for at, order in enumerate(ORDERS)
+        for at, order in enumerate(orders(type_))
     ]
     frame = framed(spark, names, columns).cache()
     # A few at a time, since Spark plans one query of all of them slowly.
@@ -184,35 +196,99 @@ def keyed(*columns: KeyColumn) -> KeySchema:
     return KeySchema(7, columns, (columns[0].name,))
 
 
+def plan_of(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], types: Sequence[KeyType], *, apart: bool
+) -> str:
+    """The plan of one key of columns of the types, or of a key of each."""
+    columns = tuple(KeyColumn(f"c{at}", type_) for at, type_ in enumerate(types))
+    ddl = ", ".join(f"{of.name} {of.type.sql_name}" for of in columns)
+    frame = spark.createDataFrame([], spark_types.StructType.fromDDL(ddl))
+    keys = [(of,) for of in columns] if apart else [columns]
+    frame.select(*(native.storage_key_column(KeySchema(7, key, ()), frame.schema) for key in keys)).explain()
+    return capsys.readouterr().out
+
+
 def test_only_decimals_bring_python_into_the_plan(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    plan = plan_of(spark, capsys, [*PLAIN_TYPES, *NESTED], apart=True)
+    assert "Project" in plan
+    assert "Python" not in plan
     for type_ in (*PLAIN_TYPES, *NESTED, *DECIMALS):
-        schema = KeySchema(7, (KeyColumn("c", type_),), ())
-        assert native.is_native(schema) == (type_ not in DECIMALS)
-        frame = spark.createDataFrame([], spark_types.StructType.fromDDL(f"c {type_.sql_name}"))
-        frame.select(native.storage_key_column(schema)).explain()
-        plan = capsys.readouterr().out
-        assert "Project" in plan
-        assert ("ArrowEvalPython" in plan) == ("storage_keys_by_arrow" in plan) == (type_ in DECIMALS), plan
+        assert native.is_native(KeySchema(7, (KeyColumn("c", type_),), ())) == (type_ not in DECIMALS)
+    plan = plan_of(spark, capsys, DECIMALS, apart=True)
+    assert "ArrowEvalPython" in plan
+    # Each in its evaluation and in what is selected of it.
+    assert plan.count("storage_keys_by_arrow(") >= len(DECIMALS)
 
 
 def test_plain_types_are_compiled_whole(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    columns = tuple(KeyColumn(f"c{at}", type_) for at, type_ in enumerate(PLAIN_TYPES))
-    schema = spark_types.StructType.fromDDL(", ".join(f"{of.name} {of.type.sql_name}" for of in columns))
-    frame = spark.createDataFrame([], schema)
-    frame.select(native.storage_key_column(KeySchema(7, columns, tuple(schema.names)))).explain()
     # A star marks what is compiled.
-    assert "*(1) Project" in capsys.readouterr().out
+    assert "*(1) Project" in plan_of(spark, capsys, PLAIN_TYPES, apart=False)
 
 
-def test_columns_may_be_expressions_and_must_be_given_all(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("int", "bigint"),
+        ("bigint", "int"),
+        ("float", "double"),
+        ("timestamp_ntz", "timestamp"),
+        ("decimal(9,2)", "decimal(9,3)"),
+        ("struct<a:int>", "struct<b:int>"),
+        ("array<int>", "array<bigint>"),
+    ],
+)
+def test_a_column_of_another_type_than_the_keys_is_refused_by_its_name(ours: str, theirs: str) -> None:
+    schema = KeySchema(7, (KeyColumn("k", INT), KeyColumn("a.b", parse_type(ours))), ("k",))
+    frame_schema = spark_types.StructType.fromDDL(f"`a.b` {theirs}, k int")
+    with pytest.raises(SchemaMismatch, match=r"^column 'a\.b': .*cast the DataFrame's column") as refused:
+        native.storage_key_column(schema, frame_schema)
+    assert (refused.value.ours, refused.value.theirs) == (
+        parse_type(ours).sql_name,
+        parse_type(theirs).sql_name,
+    )
+
+
+def test_a_column_that_the_data_frame_does_not_have_is_refused_by_its_name() -> None:
     schema = keyed(KeyColumn("k", BIGINT), KeyColumn("s", STRING))
-    given = {"k": sf.col("id") + 1, "s": sf.lit("x")}
-    keys = spark.range(3).select(native.storage_key_column(schema, given).alias("key")).collect()
-    assert [bytes(row.key) for row in keys] == [schema.storage_key({"k": k, "s": "x"}) for k in (1, 2, 3)]
-    with pytest.raises(MalformedKey, match=r"^column 's': no Spark column is given for it, only for k$"):
-        native.storage_key_column(schema, {"k": sf.col("id")})
+    with pytest.raises(MalformedKey, match=r"^column 's': .*its columns are k, t$"):
+        native.storage_key_column(schema, spark_types.StructType.fromDDL("k bigint, t string"))
+
+
+def test_the_keys_are_the_same_without_ansi(spark: SparkSession, draw: Draw) -> None:
+    print(f"seed {SEED}")
+    source = random.Random(SEED)
+    names = {f"c{at}": type_ for at, type_ in enumerate([*PLAIN_TYPES, *NESTED, *DECIMALS])}
+    columns = {name: [draw(source, type_) for _ in range(ROWS)] for name, type_ in names.items()}
+    flat = tuple(name for name, type_ in names.items() if has_hash(type_))
+    expressed = [name for name, type_ in names.items() if type_ not in DECIMALS]
+    plain, rest = expressed[: len(PLAIN_TYPES)], [name for name in names if name not in flat]
+    schemas = [
+        KeySchema(7, tuple(KeyColumn(name, names[name], order) for name in chosen), hashed)
+        for chosen, hashed, order in (
+            (plain, tuple(plain), ORDERS[0]),
+            (plain, tuple(plain), ORDERS[3]),
+            (rest[: len(NESTED)], (), ORDERS[0]),
+            (rest[: len(NESTED)], (), ORDERS[3]),
+            (list(names), flat, ORDERS[1]),
+        )
+    ]
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        assert_same_keys(framed(spark, names, columns), schemas, columns)
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+
+
+@pytest.mark.parametrize("table_id", [0, 1, 15, 16, 255, 256, 0xABCDE, 2**24, 2**31, 2**32 - 1])
+def test_any_table_id_and_prefix_make_a_whole_head(spark: SparkSession, table_id: int) -> None:
+    # Of 5,000 prefixes some have zeros in front.
+    columns = {"k": [None, *range(5_000)]}
+    schemas = [KeySchema(table_id, (KeyColumn("k", BIGINT, order),), ("k",)) for order in ORDERS]
+    schemas.append(KeySchema(table_id, (), ()))
+    assert_same_keys(framed(spark, {"k": BIGINT}, columns), schemas, columns)
 
 
 @pytest.mark.parametrize("second", [BIGINT, parse_type("decimal(9,2)")], ids=["native", "arrow"])
@@ -223,12 +299,13 @@ def test_a_key_has_at_most_65535_bytes(spark: SparkSession, second: KeyType) -> 
     frame = spark.range(1).select(
         sf.repeat(sf.lit("x"), sf.lit(longest)).alias("s"), sf.lit(None).cast(second.sql_name).alias("n")
     )
-    (row,) = frame.select(native.storage_key_column(schema).alias("key")).collect()
+    key = native.storage_key_column(schema, frame.schema)
+    (row,) = frame.select(key.alias("key")).collect()
     assert bytes(row.key) == schema.storage_key({"s": "x" * longest, "n": None})
     longer = frame.withColumn("s", sf.concat("s", sf.lit("x")))
     message = r"the length of a storage key in bytes must be in 0\.\.65535, not 655\d\d"
     with pytest.raises(PySparkException, match=message):
-        longer.select(native.storage_key_column(schema).alias("key")).collect()
+        longer.select(key.alias("key")).collect()
 
 
 def test_a_string_that_is_not_utf8_goes_into_the_key_as_it_is(spark: SparkSession) -> None:
@@ -236,7 +313,8 @@ def test_a_string_that_is_not_utf8_goes_into_the_key_as_it_is(spark: SparkSessio
     data = [b"\xff", b"a\xc3", b"\xed\xa0\x80" * 9]
     frame = spark.createDataFrame([(value,) for value in data], "s binary")
     text = frame.select(sf.col("s").cast("string").alias("s"))
-    keys = [bytes(row.key) for row in text.select(native.storage_key_column(schema).alias("key")).collect()]
+    key = native.storage_key_column(schema, text.schema)
+    keys = [bytes(row.key) for row in text.select(key.alias("key")).collect()]
     assert keys == [raw.storage_key({"s": value}) for value in data]
     for key in keys:
         with pytest.raises(MalformedKey, match="the string is not UTF-8"):
@@ -245,7 +323,8 @@ def test_a_string_that_is_not_utf8_goes_into_the_key_as_it_is(spark: SparkSessio
 
 def test_a_table_that_carries_its_key_is_routed_by_the_prefix_in_it(spark: SparkSession) -> None:
     schema = keyed(KeyColumn("id", BIGINT))
-    frame = spark.range(2_000).withColumn("key", native.storage_key_column(schema))
+    rows = spark.range(2_000)
+    frame = rows.withColumn("key", native.storage_key_column(schema, rows.schema))
     prefixes = frame.select(
         native.prefix_of_key(sf.col("key")).alias("read"),
         native.prefix_column([BIGINT], [sf.col("id")]).alias("hashed"),
@@ -264,3 +343,11 @@ def test_what_is_too_short_for_a_key_is_refused(spark: SparkSession, key: str, s
         PySparkException, match=f"a storage key has at least 6 bytes, not {shown}; pass whole keys"
     ):
         frame.select(native.prefix_of_key(sf.col("key"))).collect()
+
+
+def test_a_key_of_a_decimal_and_months_goes_by_way_of_arrow(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 1.5bd AS d, INTERVAL '1-2' YEAR TO MONTH AS m")
+    types = native.types_of(frame.schema, ["d", "m"])
+    schema = KeySchema(7, (KeyColumn("d", types[0]), KeyColumn("m", types[1])), ("d",))
+    (row,) = frame.select(native.storage_key_column(schema, frame.schema).alias("key")).collect()
+    assert bytes(row["key"]) == schema.storage_key({"d": Number("1.5"), "m": 14})
