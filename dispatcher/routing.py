@@ -15,7 +15,7 @@ from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import MappingVersion
 from storage_keys.errors import about
 from storage_keys.hash import hash_class, hash_id
-from storage_keys.spark import types_of, vnode_column
+from storage_keys.spark import quoted, types_of, vnode_column
 
 VNODE: Final = "_vnode"
 UNIT: Final = "_unit"
@@ -80,11 +80,6 @@ def slot_of(vnode: Column, mapping: VnodeMapping) -> Column:
     slot = _looked_up(mapping.slot_owners, "int", vnode)
     # repartitionById puts NULL into partition 0 without a word.
     return sf.coalesce(slot, sf.raise_error(sf.lit("a row has no slot: its vnode is NULL")).cast("int"))
-
-
-def quoted(name: str) -> Column:
-    """The top-level column of that very name, dots included."""
-    return sf.col("`" + name.replace("`", "``") + "`")
 
 
 def refuse_reserved(names: Iterable[str], reserved: Iterable[str]) -> None:

@@ -167,13 +167,11 @@ class SchemaMismatch(StorageKeyError):
     what: str
     ours: str
     theirs: str
+    advice: str = "use the table's own key schema, or write the table anew"
 
     @property
     def detail(self) -> str:
-        return (
-            f"{self.what} differs: {self.ours} here, {self.theirs} there; "
-            "use the table's own key schema, or write the table anew"
-        )
+        return f"{self.what} differs: {self.ours} here, {self.theirs} there; {self.advice}"
 
 
 class _Short(reprlib.Repr):

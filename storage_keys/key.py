@@ -27,6 +27,7 @@ from storage_keys.vnode import prefix_of
 
 FORMAT_VERSION: Final = 1
 KEY_BYTES_MAX: Final = 65_535
+TOO_LONG_ADVICE: Final = "shorten the column, or key on its hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,10 @@ class KeyColumn:
     name: str
     type: KeyType
     order: Order = ASCENDING
+
+    def __post_init__(self) -> None:
+        with about(self.name):
+            _require_type(self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class KeySchema:
 
     def __post_init__(self) -> None:
         table_bytes(self.table_id)
+        _require_names(self.distribution)
         names = tuple(column.name for column in self.columns)
         _refuse_repeated(names, "a key column")
         for column in self.columns:
@@ -208,8 +214,19 @@ class KeySchema:
 def check_key_bytes(length: int) -> None:
     """Refuse a key that is longer than 65,535 bytes."""
     if length > KEY_BYTES_MAX:
-        advice = "shorten the column, or key on its hash"
-        raise ValueOutOfRange("the length of a storage key in bytes", length, 0, KEY_BYTES_MAX, advice)
+        what = "the length of a storage key in bytes"
+        raise ValueOutOfRange(what, length, 0, KEY_BYTES_MAX, TOO_LONG_ADVICE)
+
+
+def _require_type(found: object) -> None:
+    if not isinstance(found, KeyType):
+        raise MalformedKey(f'a key column has a key type, not {shown(found)}; use parse_type("bigint")')
+
+
+def _require_names(found: object) -> None:
+    if isinstance(found, str):
+        # It would be taken letter by letter.
+        raise MalformedKey(f"distribution is a tuple of names; write ({found!r},)")
 
 
 def _refuse_repeated(names: tuple[str, ...], what: str) -> None:

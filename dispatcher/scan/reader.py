@@ -1,6 +1,5 @@
 """A state table as a DataFrame of one partition for each unit, read by Spark's native Parquet reader."""
 
-import decimal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -8,13 +7,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from dispatcher.routing import quoted
 from dispatcher.scan.errors import UnknownColumns
 from dispatcher.scan.plan import Interval, ScanGroup, plan_scan
 from dispatcher.scan.table import StateTable, stored_columns
 from dispatcher.scan.writer import PREFIX, STORAGE_KEY
 from meta.mapping.mapping import VnodeMapping
 from storage_keys.hash import hash_row
+from storage_keys.spark import quoted, signed_column
 from storage_keys.types import Date, Floating, KeyType, Timestamp, TimestampNtz
 from storage_keys.value import canonical
 from storage_keys.vnode import PREFIX_COUNT, prefix_of
@@ -109,15 +108,8 @@ def _equals(type_: KeyType, column: Column, value: object) -> Column:
     match type_:
         # As numbers: a filter on dates that Spark hands to the Parquet reader goes through Java's old calendar,
         # which lacks ten days of 1582, and would skip the rows of those days.
-        case Timestamp():
-            return sf.unix_micros(column).eqNullSafe(sf.lit(number))
-        case Date():
-            return sf.unix_date(column).eqNullSafe(sf.lit(number))
-        case TimestampNtz():
-            epoch = sf.lit("1970-01-01").cast("timestamp_ntz")
-            assert isinstance(number, int)
-            seconds = sf.lit(decimal.Decimal(number).scaleb(-6)).cast("decimal(18,6)")
-            return (column - epoch).eqNullSafe(sf.make_dt_interval(secs=seconds))
+        case Date() | Timestamp() | TimestampNtz():
+            return signed_column(type_, column).eqNullSafe(sf.lit(number))
         # A filter on the column itself goes to the Parquet reader, to whose dictionaries -0.0 is not 0.0.
         case Floating():
             return (column.cast("double") + 0.0).eqNullSafe(sf.lit(number))

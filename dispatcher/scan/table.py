@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from dispatcher.routing import ROUTING_COLUMNS, quoted, refuse_reserved
+from dispatcher.routing import ROUTING_COLUMNS, refuse_reserved
 from dispatcher.scan.errors import (
     AnotherCheckpoint,
     ConcurrentCommit,
@@ -31,7 +31,7 @@ from dispatcher.scan.plan import DataFile
 from dispatcher.scan.writer import PREFIX, STORAGE_KEY, WrittenFile, write_files
 from storage_keys.errors import StorageKeyError, UnsupportedType
 from storage_keys.key import KeySchema
-from storage_keys.spark import types_of
+from storage_keys.spark import quoted, types_of
 from storage_keys.types import DayTimeInterval, YearMonthInterval
 from storage_keys.vnode import PREFIX_COUNT
 

@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import Column, DataFrame
 
-from dispatcher.routing import quoted
 from storage_keys.arrow import storage_keys
 from storage_keys.key import KeyColumn, KeySchema
-from storage_keys.spark import prefix_column
+from storage_keys.spark import prefix_column, quoted
 
 PREFIX: Final = "_vnode_prefix"
 STORAGE_KEY: Final = "_storage_key"

@@ -121,7 +121,7 @@ def _ordered_word(type_: _NumberType, column: Column, flipped: bool) -> Column:
         if flipped:
             below, above = above, below
         return magnitude_bits(type_.width, number).bitwiseXOR(sf.when(number < 0, below).otherwise(above))
-    value = _signed(type_, column)
+    value = signed_column(type_, column)
     return _below(value, half) if flipped else _above(value, half)
 
 
@@ -139,8 +139,8 @@ def _below(value: Column, half: int) -> Column:
     return value.bitwiseXOR(sf.lit(half - 1)) if half == 1 << 63 else sf.lit(half - 1) - value
 
 
-def _signed(type_: SignedType, column: Column) -> Column:
-    """The canonical value as a bigint."""
+def signed_column(type_: SignedType, column: Column) -> Column:
+    """The canonical value (`storage_keys.value`) as a bigint Column, NULL for NULL."""
     match type_:
         case Integer():
             return column.cast("bigint")

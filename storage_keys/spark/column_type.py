@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 from storage_keys.errors import MalformedKey, UnsupportedType
@@ -52,6 +54,11 @@ def types_of(schema: spark_types.StructType, names: Sequence[str]) -> tuple[KeyT
     A type that cannot be in a key, and one with such a type inside, is refused by the column's name.
     """
     return tuple(_type_of_column(schema, name) for name in names)
+
+
+def quoted(name: str) -> Column:
+    """The top-level column of that very name, dots included."""
+    return sf.col("`" + name.replace("`", "``") + "`")
 
 
 def _type_of_column(schema: spark_types.StructType, name: str) -> KeyType:

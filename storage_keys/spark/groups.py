@@ -5,6 +5,8 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
+from storage_keys.range import flipped as flipped_bytes
+
 _GROUP: Final = 8
 _MORE: Final = b"\x09"
 _INLINE_MAX: Final = 32
@@ -13,8 +15,6 @@ costs more to begin with and less for each group."""
 
 _PADDING: Final = b"".join(bytes(_GROUP) + bytes((used,)) for used in range(1, _GROUP + 1))
 """A cell for each number of bytes used in the last group: what follows them is the end of the cell."""
-
-_FLIPPED: Final = bytes(range(255, -1, -1))
 
 
 def groups(data: Column, before: tuple[bytes, bytes], *, flipped: bool) -> list[Column]:
@@ -54,4 +54,4 @@ def _body(data: Column, length: Column) -> Column:
 
 
 def _bits(data: bytes, flipped: bool) -> bytes:
-    return data.translate(_FLIPPED) if flipped else data
+    return flipped_bytes(data) if flipped else data

@@ -9,10 +9,10 @@ from pyspark.sql.types import StructType
 
 from storage_keys.arrow import storage_keys
 from storage_keys.errors import SchemaMismatch
-from storage_keys.key import KEY_BYTES_MAX, KeyColumn, KeySchema
+from storage_keys.key import KEY_BYTES_MAX, TOO_LONG_ADVICE, KeyColumn, KeySchema
 from storage_keys.range import HEAD_BYTES, table_bytes
 from storage_keys.spark.column import digits, has_expressions, parts_of, payload_of
-from storage_keys.spark.column_type import types_of
+from storage_keys.spark.column_type import quoted, types_of
 from storage_keys.spark.hash import prefix_column
 from storage_keys.types import Array, Binary, KeyType, String, Struct, YearMonthInterval
 
@@ -29,8 +29,7 @@ def storage_key_column(schema: KeySchema, frame_schema: StructType) -> Column:
     can hold, goes into the key with its bytes as they are; decoding refuses it.
     """
     _check_types(schema, frame_schema)
-    # Quoted, since a name may have dots in it.
-    columns = {column.name: sf.col("`" + column.name.replace("`", "``") + "`") for column in schema.columns}
+    columns = {column.name: quoted(column.name) for column in schema.columns}
     return _by_expressions(schema, columns) if is_native(schema) else _by_arrow(schema, columns)
 
 
@@ -63,8 +62,10 @@ def _check_types(schema: KeySchema, frame_schema: StructType) -> None:
     found = types_of(frame_schema, [column.name for column in schema.columns])
     for column, theirs in zip(schema.columns, found, strict=True):
         if theirs != column.type:
-            what = "the type (cast the DataFrame's column to the key's)"
-            raise SchemaMismatch(what, column.type.sql_name, theirs.sql_name).in_column(column.name)
+            advice = "cast the DataFrame's column to the key's type"
+            raise SchemaMismatch("the type", column.type.sql_name, theirs.sql_name, advice).in_column(
+                column.name
+            )
 
 
 def _by_expressions(schema: KeySchema, columns: Mapping[str, Column]) -> Column:
@@ -124,6 +125,6 @@ def _is_unbounded(type_: KeyType) -> bool:
 def _refused_if_long(key: Column) -> Column:
     length = sf.octet_length(key)
     message = f"the length of a storage key in bytes must be in 0..{KEY_BYTES_MAX}, not "
-    problem = sf.concat(sf.lit(message), length.cast("string"))
+    problem = sf.concat(sf.lit(message), length.cast("string"), sf.lit(f"; {TOO_LONG_ADVICE}"))
     # The key is in the condition and in both branches, so that Spark makes it once.
     return sf.when(length > KEY_BYTES_MAX, sf.raise_error(problem).cast("binary")).otherwise(key)

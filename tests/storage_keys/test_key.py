@@ -366,3 +366,12 @@ def test_columns_that_make_no_table_are_refused() -> None:
         arrow.hash_columns([], [])
     with pytest.raises(MalformedKey, match=r"^column 's': "):
         arrow.storage_keys(LONG, pa.record_batch({"k": [1]}))
+
+
+def test_a_type_by_its_name_and_a_distribution_of_letters_are_refused() -> None:
+    with pytest.raises(
+        MalformedKey, match=r"^column 'k': a key column has a key type, not 'int'; use parse_type"
+    ):
+        KeyColumn("k", "int")  # type: ignore[arg-type]
+    with pytest.raises(MalformedKey, match=r"distribution is a tuple of names; write \('k',\)"):
+        KeySchema(1, (KeyColumn("k", BIGINT),), "k")  # type: ignore[arg-type]
