@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from stamina.instrumentation import set_on_retry_hooks
 
-from meta.vnodectl import fragments, keys, mappings, rescaling, workers
+from meta.vnodectl import fragments, keys, mappings, rescaling, sources, workers
 from meta.vnodectl.client import ServiceError
 from meta.vnodectl.serve import serve
 from meta.vnodectl.session import REFUSED, ServeError, err, out
@@ -29,6 +29,7 @@ app.command()(serve)
 app.command()(rescaling.rescale)
 app.command()(rescaling.plan)
 app.command()(rescaling.apply)
+app.command()(sources.expand)
 app.command()(mappings.watch)
 app.add_typer(workers.app, name="worker")
 app.add_typer(fragments.app, name="fragment")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 from rich.console import Console
 
 from meta.mapping.errors import PlanError
-from storage_keys.errors import StorageKeyError
+from storage_keys.errors import StorageKeyError, shown
 
 DEFAULT_PORT = 7070
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
@@ -47,8 +48,17 @@ def answer_json(core: Core, refusal: Refusal, *, lines: bool = False) -> None:
 
 def _answer(core: Core, refusal: Refusal, document: bytes) -> tuple[Any, bool]:
     try:
-        return core(json.loads(document)), False
+        return core(json.loads(document, object_pairs_hook=_object)), False
     except refusal as error:
         return {"error": error.name, "detail": str(error)}, True
     except (ValueError, RecursionError) as error:
         return {"error": "malformed", "detail": f"standard input is not a JSON document: {error}"}, True
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of a name that comes twice, Python would keep the last value without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise ValueError(f"{shown(twice)} comes twice in one object; write it once")
+    return found

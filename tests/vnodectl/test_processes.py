@@ -66,6 +66,13 @@ def test_plan_offline_by_lines_goes_on_after_a_refused_line() -> None:
     assert second["error"] == third["error"] == "malformed"
 
 
+def test_a_field_that_comes_twice_is_refused_and_not_lost() -> None:
+    given = b'{"vnode_count": 4, "units": [{"id": 1, "id": 2}]}'
+    result = vnodectl("plan", "--offline", given=given)
+    assert (result.returncode, json.loads(result.stdout)["error"]) == (2, "malformed")
+    assert "'id' comes twice" in json.loads(result.stdout)["detail"]
+
+
 def test_key_encode_and_decode() -> None:
     text = {"type": "string", "value": "Zürich", "descending": True}
     encoded = answer("key", "encode", to=text)
