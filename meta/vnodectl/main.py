@@ -11,7 +11,7 @@ from stamina.instrumentation import set_on_retry_hooks
 from meta.vnodectl import fragments, keys, mappings, rescaling, sources, workers
 from meta.vnodectl.client import ServiceError
 from meta.vnodectl.serve import serve
-from meta.vnodectl.session import REFUSED, ServeError, err, out
+from meta.vnodectl.session import REFUSED, AnswerLost, ServeError, err, out
 
 
 def show_version(wanted: bool) -> None:
@@ -51,6 +51,6 @@ def main() -> None:
     set_on_retry_hooks([])
     try:
         app()
-    except (ServiceError, ServeError) as error:
+    except (ServiceError, ServeError, AnswerLost) as error:
         err.print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
         sys.exit(REFUSED)

@@ -29,24 +29,41 @@ Server = Annotated[
 ]
 
 
+class AnswerLost(Exception):
+    """Nobody can read the answer; the message says why."""
+
+
 class ServeError(Exception):
     """The service cannot start; the message says what to change."""
 
 
 def answer_json(core: Core, refusal: Refusal, *, lines: bool = False) -> None:
     """An offline form: JSON from standard input through `core` to standard output, one a line with `lines`."""
+    # The interpreter has None for what its parent closed.
+    if sys.stdin is None or sys.stdout is None:
+        raise AnswerLost("standard input and standard output must be open")
     if sys.stdin.isatty():
         err.print("reading JSON from standard input; Ctrl-D ends it")
     documents = sys.stdin.buffer if lines else [sys.stdin.buffer.read()]
-    for document in documents:
+    for number, document in enumerate(documents, 1):
         answer, refused = _answer(core, refusal, document)
-        # In ASCII, which every terminal's encoding and every lone surrogate survives.
-        print(json.dumps(answer), flush=lines)
+        _write(answer | {"line": number} if refused and lines else answer)
         if refused and not lines:
             raise typer.Exit(REFUSED)
 
 
-def _answer(core: Core, refusal: Refusal, document: bytes) -> tuple[Any, bool]:
+def _write(answer: dict[str, Any]) -> None:
+    try:
+        # In ASCII, which every terminal's encoding and every lone surrogate survives.
+        print(json.dumps(answer), flush=True)
+    except BrokenPipeError:
+        # Its reader has read enough, which typer ends in silence.
+        raise
+    except OSError as error:
+        raise AnswerLost(f"cannot write the answer: {error.strerror}") from error
+
+
+def _answer(core: Core, refusal: Refusal, document: bytes) -> tuple[dict[str, Any], bool]:
     try:
         return core(json.loads(document, object_pairs_hook=_object)), False
     except refusal as error:

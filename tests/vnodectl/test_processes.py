@@ -64,6 +64,22 @@ def test_plan_offline_by_lines_goes_on_after_a_refused_line() -> None:
     assert result.returncode == 0
     assert (first["owners"], fourth["owners"]) == ([7, 7], [3])
     assert second["error"] == third["error"] == "malformed"
+    assert (second["line"], third["line"]) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("redirected", "problem"),
+    [("<&-", b"must be open"), (">&-", b"must be open"), ("> /dev/full", b"No space left on device")],
+)
+def test_an_answer_that_nobody_can_read_is_an_error(redirected: str, problem: bytes) -> None:
+    command = f"{sys.executable} -m meta.vnodectl plan --offline {redirected}"
+    given = b'{"vnode_count": 2, "units": [{"id": 7}]}'
+    result = subprocess.run(
+        command, shell=True, input=given, capture_output=True, timeout=TIMEOUT_S, check=False
+    )
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert problem in result.stderr
+    assert b"Traceback" not in result.stderr
 
 
 def test_a_field_that_comes_twice_is_refused_and_not_lost() -> None:
