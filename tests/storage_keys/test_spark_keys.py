@@ -17,9 +17,10 @@ from pyspark.sql import types as spark_types
 
 from storage_keys import arrow
 from storage_keys import spark as native
-from storage_keys.column import Order
+from storage_keys.column import Order, encode_column
 from storage_keys.errors import MalformedKey, SchemaMismatch
 from storage_keys.key import KeyColumn, KeySchema
+from storage_keys.spark.column import length_of
 from storage_keys.type_name import parse_type
 from storage_keys.types import (
     BIGINT,
@@ -168,6 +169,19 @@ def test_the_column_gives_the_keys_of_the_rows_for_every_type_and_order(
     for start in range(0, len(schemas), 8):
         assert_same_keys(frame, schemas[start : start + 8], columns)
     frame.unpersist()
+
+
+def test_the_length_of_a_column_is_known_without_its_bytes(spark: SparkSession, draw: Draw) -> None:
+    source = random.Random(SEED)
+    types = [*PLAIN_TYPES, NESTED[0], parse_type("struct<a:struct<b:binary>,c:string>")]
+    names = {f"c{at}": type_ for at, type_ in enumerate(types)}
+    columns = {name: [None, *(draw(source, type_) for _ in range(ROWS))] for name, type_ in names.items()}
+    frame = framed(spark, names, columns)
+    lengths = [length_of(type_, frame[name]).alias(name) for name, type_ in names.items()]
+    answer = frame.select("row", *lengths).toArrow().sort_by("row")
+    for name, type_ in names.items():
+        expected = [len(encode_column(type_, value)) for value in columns[name]]
+        assert answer[name].to_pylist() == expected, type_
 
 
 @pytest.mark.parametrize("type_", [FLOAT, DOUBLE], ids=lambda type_: type_.sql_name)
