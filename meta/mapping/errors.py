@@ -1,17 +1,33 @@
 from typing import ClassVar
 
+# A group of siblings may have thousands.
+_OWNERS_NAMED = 4
+
 
 class MappingError(ValueError):
-    """What `meta.mapping` refuses: `name` is the kebab-case name of the offline forms and of the API."""
+    """What `meta.mapping` refuses: `name` is the kebab-case name of the offline forms and of the API.
+
+    The attributes are the facts: few, and ready for JSON. Only a base, as every subclass without a `name`.
+    """
 
     name: ClassVar[str]
 
+    def __init__(self, message: str) -> None:
+        assert hasattr(self, "name"), f"{type(self).__name__} is only a base"
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception's own copy would call the subclass with the message, where it takes the facts.
+        return _unmade, (type(self), str(self)), vars(self)
+
 
 class PlanError(MappingError):
-    """There is no plan for this input, so the published version stays."""
+    """What a plan would be made from is refused, so none is made and the published version stays. Only a base."""
 
 
 class Malformed(PlanError):
+    """A value of the wrong type, range or form; mappings, units and names refuse it, too, where nobody plans."""
+
     name = "malformed"
 
 
@@ -56,7 +72,7 @@ class NotEnoughUnits(PlanError):
         self.available = available
         super().__init__(
             f"parallelism {parallelism} needs {parallelism} units and {available} are available;"
-            f" register more workers, or ask for at most {available}"
+            f" register more workers{f', or ask for at most {available}' if available else ''}"
         )
 
 
@@ -67,7 +83,7 @@ class MalformedPublication(MappingError):
 
 
 class UnrelatedVnodeCounts(MappingError):
-    """Neither of two vnode counts is a multiple of the other."""
+    """`other` is neither a multiple nor a divisor of `vnode_count`; `nearest` are those around it, if any."""
 
     name = "unrelated-vnode-counts"
 
@@ -75,71 +91,59 @@ class UnrelatedVnodeCounts(MappingError):
         self.vnode_count = vnode_count
         self.other = other
         self.nearest = nearest
+        such_as = f", such as {' or '.join(map(str, nearest))}" if nearest else ""
         super().__init__(
-            f"{other} is neither a multiple nor a divisor of {vnode_count} vnodes; use one of either,"
-            f" such as {' or '.join(map(str, nearest))}"
+            f"{other} is neither a multiple nor a divisor of {vnode_count} vnodes; use one of either{such_as}"
         )
 
 
 class SiblingsDisagree(MappingError):
-    """A vnode count cannot be divided: vnodes that would become one have several owners.
+    """A vnode count cannot be divided by `factor`: vnodes that would become one have several owners.
 
-    `groups` counts those vnodes-to-be, `first` is the first of them, of `owners`; `possible` are the divisors
-    of `factor` that would do.
+    `groups` counts those vnodes-to-be. `first` is the first of them; it has `owner_count` owners, of which `owners`
+    are the first few. `possible` is the smallest count on the way that can be had now, None where there is none.
     """
 
     name = "siblings-disagree"
 
     def __init__(
-        self, factor: int, groups: int, first: int, owners: tuple[int | None, ...], possible: tuple[int, ...]
+        self,
+        factor: int,
+        groups: int,
+        first: int,
+        owners: tuple[int | None, ...],
+        possible: int | None,
     ) -> None:
         self.factor = factor
         self.groups = groups
         self.first = first
-        self.owners = owners
+        self.owner_count = len(owners)
+        self.owners = owners[:_OWNERS_NAMED]
         self.possible = possible
-        instead = f", or divide by {' or '.join(map(str, possible))}" if possible else ""
+        named = ", ".join(map(owner_name, self.owners))
+        more = f", {self.owner_count - _OWNERS_NAMED} more" if self.owner_count > _OWNERS_NAMED else ""
+        instead = "" if possible is None else f", or use a count of {possible}"
         super().__init__(
             f"{groups} of the groups of {factor} sibling vnodes have more than one owner, the first being vnodes"
-            f" {first * factor}..{(first + 1) * factor - 1} of {_named_owners(owners)};"
+            f" {first * factor}..{(first + 1) * factor - 1} of {named}{more};"
             f" move each group to one unit first{instead}"
         )
 
 
 class NotTheBase(MappingError):
-    """A diff is applied to another mapping than the one that it starts from."""
+    """A diff is applied to another mapping than the one that it starts from; `difference` says how it differs."""
 
     name = "not-the-base"
 
-
-class OtherOwner(NotTheBase):
-    """`vnode` is the first that differs: it has `owner`, and `expected` in the mapping the diff starts from."""
-
-    def __init__(self, vnode: int, owner: int | None, expected: int | None) -> None:
-        self.vnode = vnode
-        self.owner = owner
-        self.expected = expected
-        super().__init__(
-            f"vnode {vnode} is owned by {owner_name(owner)} and the diff starts from {owner_name(expected)};"
-            " make a diff from this mapping"
-        )
-
-
-class OtherVnodeCount(NotTheBase):
-    def __init__(self, vnode_count: int, expected: int) -> None:
-        self.vnode_count = vnode_count
-        self.expected = expected
-        super().__init__(
-            f"the mapping has {vnode_count} vnodes and the diff starts from {expected};"
-            f" change the mapping to {expected} vnodes, or make a diff from it"
-        )
+    def __init__(self, difference: str) -> None:
+        self.difference = difference
+        super().__init__(f"{difference}; make a diff from this mapping")
 
 
 def owner_name(owner: int | None) -> str:
     return "nobody" if owner is None else f"unit {owner}"
 
 
-def _named_owners(owners: tuple[int | None, ...]) -> str:
-    """A few of them: a group may have thousands."""
-    names = [owner_name(owner) for owner in owners]
-    return ", ".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more"])
+def _unmade(kind: type[MappingError], message: str) -> MappingError:
+    """What `__reduce__` sets the attributes of."""
+    return kind.__new__(kind, message)

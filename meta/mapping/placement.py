@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
 from meta.mapping.errors import Malformed, NotEnoughUnits
-from meta.mapping.mapping import VnodeMapping
+from meta.mapping.mapping import VNODE_COUNT_MAX, VnodeMapping
 from meta.mapping.unit import Unit, sorted_units
+from storage_keys.errors import shown
 
 
 def choose_units(
@@ -18,8 +19,9 @@ def choose_units(
     ones (then the smaller name), the smallest id first. Units too many leave the worker that has the most,
     the one with the fewest vnodes first, then the highest id. Raises `NotEnoughUnits`, `Malformed`.
     """
-    if type(parallelism) is not int or parallelism < 1:
-        raise Malformed("a parallelism is an integer from 1")
+    # Units above any vnode count would have nothing to own.
+    if type(parallelism) is not int or not 1 <= parallelism <= VNODE_COUNT_MAX:
+        raise Malformed(f"a parallelism is an integer from 1 to {VNODE_COUNT_MAX}, not {shown(parallelism)}")
     bearing = [unit for unit in sorted_units(available) if unit.weight > 0]
     if parallelism > len(bearing):
         raise NotEnoughUnits(parallelism, len(bearing))

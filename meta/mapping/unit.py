@@ -33,7 +33,7 @@ class Unit:
 
 def sorted_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
     """By id. Raises `Malformed` where an id comes twice."""
-    by_id = tuple(sorted(units))
+    by_id = tuple(sorted(units, key=lambda unit: unit.id))
     for unit, following in pairwise(by_id):
         if unit.id == following.id:
             raise Malformed(f"unit {unit.id} is listed twice; list each unit once")

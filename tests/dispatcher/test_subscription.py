@@ -33,6 +33,7 @@ from dispatcher.subscription import Subscription
 from dispatcher.view import Role, Source
 from meta.coordination.embedded import EmbeddedEtcd
 from meta.etcd.client import EtcdClient
+from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import (
     Base,
     Current,
@@ -171,7 +172,7 @@ def next_version(body: bytes) -> MappingVersion:
         base.version + 1,
         base.hash_id,
         base.units,
-        replace(base.mapping, owners=moved),
+        VnodeMapping(moved),
         Base(base.version, base.units, base.mapping),
     )
 
