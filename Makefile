@@ -7,7 +7,7 @@ export PATH := $(PATH):$(CURDIR)/.venv/bin
 RUN := .venv/bin/python -m
 READY := .venv/.ready
 
-.PHONY: help demo test test-slow check bench pins clean java
+.PHONY: help demo test test-slow check bench pins clean java postgres
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -16,10 +16,10 @@ help: ## Show the targets
 demo: $(READY) java ## Scale a running Spark job over a year of real flights (about 2 minutes)
 	@$(RUN) deploy.demo
 
-test: $(READY) java ## Run the tests over real etcd, Spark and SQLite
+test: $(READY) java postgres ## Run the tests over real etcd, Spark, SQLite and PostgreSQL
 	$(RUN) pytest
 
-test-slow: $(READY) java ## Run the long tests too
+test-slow: $(READY) java postgres ## Run the long tests too
 	$(RUN) pytest -m "slow or not slow"
 
 check: $(READY) ## Lint, types and the layering of the packages
@@ -31,6 +31,7 @@ check: $(READY) ## Lint, types and the layering of the packages
 bench: $(READY) java ## Measure, each figure beside what it is compared with
 	$(RUN) benchmarks.dispatch
 	$(RUN) benchmarks.keys
+	$(RUN) benchmarks.planner
 
 pins: $(READY) ## Choose the newest versions of all packages anew, into constraints.txt
 	$(RUN) pip --quiet install uv
@@ -45,3 +46,6 @@ $(READY): constraints.txt pyproject.toml deploy/setup.sh
 
 java:
 	@deploy/setup.sh java
+
+postgres: $(READY)
+	@deploy/setup.sh postgres

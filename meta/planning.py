@@ -16,8 +16,9 @@ from meta.errors import (
 )
 from meta.lifecycle import PLAN_LIFETIME_MS, Fragment, Moment, RescalePlan
 from meta.mapping.mapping import VnodeMapping
+from meta.mapping.moves import Moves
 from meta.mapping.placement import choose_units
-from meta.mapping.plan import Move, Plan, plan
+from meta.mapping.plan import Plan, plan
 from meta.mapping.publication import Base, Current, MappingVersion, Phase, decode_body, digest, encode_body
 from meta.mapping.unit import Unit
 from meta.registry import known_fragment, live_units
@@ -38,7 +39,7 @@ class DryRun:
 
     stored: RescalePlan
     previous: VnodeMapping
-    moves: tuple[Move, ...]
+    moves: Moves
 
 
 def dry_run(tx: Transaction, fragment: Fragment, goal: Goal, moment: Moment) -> DryRun:

@@ -20,7 +20,7 @@ from math import gcd
 from typing import Protocol
 
 from meta.mapping.errors import Malformed
-from meta.mapping.expansion_errors import JoinedStreamsDisagree, NotAMultiple
+from meta.mapping.expansion_errors import CannotExpand, ExpansionError, JoinedStreamsDisagree, NotAMultiple
 from meta.mapping.expansion_input import (
     StreamInput,
     Tasks,
@@ -29,29 +29,29 @@ from meta.mapping.expansion_input import (
     require_whole,
     stream_inputs,
 )
-from meta.mapping.source_partition import SourcePartition, Stream, readable
+from meta.mapping.source_partition import SourcePartition, Stream, is_name, readable
 from storage_keys.errors import shown
 
 Grouper = Callable[[SourcePartition], str]
-"""The name of the task that reads a partition when a job runs for the first time."""
+"""The name of the task, never empty, that reads a partition when a job runs for the first time."""
 
 
 def by_partition(partition: SourcePartition) -> str:
     """GroupByPartition: partition n of every stream is read by one task, so joined streams meet."""
-    return f"Partition {partition.partition}"
+    return f"Partition {partition.number}"
 
 
 def by_system_stream_partition(partition: SourcePartition) -> str:
     """GroupBySystemStreamPartition: a task for each partition of each stream."""
     stream = partition.stream
-    return f"SystemStreamPartition [{stream.system}, {stream.name}, {partition.partition}]"
+    return f"SystemStreamPartition [{stream.system}, {stream.name}, {partition.number}]"
 
 
 class ExpansionAlgorithm(Protocol):
     """SEP-5's InputStreamPartitionExpansionAlgorithm: what is known of how a stream's producers place their keys."""
 
-    def partition_before_expansion(self, partition: int, count: int, initial_count: int) -> int:
-        """The partition, one of `initial_count`, that had the keys of `partition`, one of `count` now.
+    def partition_before_expansion(self, number: int, count: int, initial_count: int) -> int:
+        """The partition, one of `initial_count`, that had the keys of `number`, one of `count` now.
 
         A partition that is older than the expansion keeps its records, so it must stay with its task: an algorithm
         that answers otherwise is refused.
@@ -66,8 +66,8 @@ class ExpansionAlgorithm(Protocol):
 class Modulo:
     """The default: for producers that place a key at `hash(key) % count`, whose counts only ever multiply."""
 
-    def partition_before_expansion(self, partition: int, count: int, initial_count: int) -> int:  # noqa: ARG002
-        return partition % initial_count
+    def partition_before_expansion(self, number: int, count: int, initial_count: int) -> int:  # noqa: ARG002
+        return number % initial_count
 
     def can_expand(self, previous_count: int, count: int) -> bool:
         return count % previous_count == 0
@@ -105,6 +105,7 @@ def assign(
     Raises `ExpansionError` where keys would leave their tasks or each other, `Malformed` for what makes no sense.
     """
     inputs = stream_inputs(partitions, broadcast, previous or {})
+    grouper = _checked(grouper)
     groups = _merged(joined)
     checked = inputs.keys() if previous is not None else {stream for group in groups for stream in group}
     for entry in inputs.values():
@@ -112,13 +113,30 @@ def assign(
         if entry.stream in checked:
             require_whole(entry)
     known = {entry.stream: _expanded(entry, algorithm) for entry in inputs.values() if _is_known(entry)}
+    partners: dict[Stream, _Partners] = {}
+    for group in groups:
+        partners |= dict.fromkeys(group, _partners(group, known, grouper))
     assigned = {
-        stream: known.get(stream) or _new(entry, _partners(stream, groups, known), grouper, algorithm)
+        stream: known.get(stream) or _new(entry, partners.get(stream, {}), grouper, algorithm)
         for stream, entry in inputs.items()
     }
     for group in groups:
         _require_meeting(_members(group, assigned), grouper, algorithm)
     return _tasks(assigned.values(), previous or {})
+
+
+def _checked(grouper: Grouper) -> Grouper:
+    """Whatever else it answered, the next run would refuse as the name of a previous task."""
+
+    def checked(partition: SourcePartition) -> str:
+        task = grouper(partition)
+        if not is_name(task):
+            raise Malformed(
+                f"the name of a task is a text that is not empty; for {partition} the grouper answers {shown(task)}"
+            )
+        return task
+
+    return checked
 
 
 def _is_known(entry: StreamInput) -> bool:
@@ -129,20 +147,26 @@ def _expanded(entry: StreamInput, algorithm: ExpansionAlgorithm) -> _Assigned:
     """A stream of the previous assignment (rules 2 to 4)."""
     require_traceable(entry)
     if entry.shared:
-        return _Assigned(entry, {index: entry.past[index] for index in entry.own}, entry.count)
-    readers = [entry.past[index] for index in range(len(entry.past))]
+        return _Assigned(entry, {number: entry.past[number] for number in entry.own}, entry.count)
+    readers = [entry.past[number] for number in range(len(entry.past))]
     if not algorithm.can_expand(len(readers), entry.count):
-        raise NotAMultiple(entry.stream, len(readers), entry.count)
+        raise _cannot_expand(entry, len(readers), algorithm)
     for initial_count in _initial_counts(readers, algorithm):
         tasks = [readers[origin] for origin in _origins(entry, initial_count, algorithm)]
         if tasks[: len(readers)] == readers:
             return _Assigned(entry, dict(enumerate(tasks)), initial_count)
-    index = next(index for index, task in enumerate(readers) if tasks[index] != task)
+    moved = next(number for number, task in enumerate(readers) if tasks[number] != task)
     raise Malformed(
-        f"the expansion algorithm takes {entry.at(index)} from task {readable(readers[index])!r} to"
-        f" {readable(tasks[index])!r}, and the records in it would go along; use one under which the partitions that"
+        f"the expansion algorithm takes {entry.at(moved)} from task {readable(readers[moved])!r} to"
+        f" {readable(tasks[moved])!r}, and the records in it would go along; use one under which the partitions that"
         " there were keep their keys"
     )
+
+
+def _cannot_expand(entry: StreamInput, previous_count: int, algorithm: ExpansionAlgorithm) -> ExpansionError:
+    # Not isinstance: whoever derives from Modulo has other rules.
+    refusal = NotAMultiple if type(algorithm) is Modulo else CannotExpand
+    return refusal(entry.stream, previous_count, entry.count)
 
 
 def _initial_counts(readers: Sequence[str], algorithm: ExpansionAlgorithm) -> Iterator[int]:
@@ -156,60 +180,67 @@ def _initial_counts(readers: Sequence[str], algorithm: ExpansionAlgorithm) -> It
 def _origins(entry: StreamInput, initial_count: int, algorithm: ExpansionAlgorithm) -> list[int]:
     """The partition, of `initial_count`, from which each of the stream's own partitions has its keys."""
     count = entry.count
-    origins = [algorithm.partition_before_expansion(index, count, initial_count) for index in entry.own]
-    for index, origin in zip(entry.own, origins, strict=True):
+    origins = [algorithm.partition_before_expansion(number, count, initial_count) for number in entry.own]
+    for number, origin in zip(entry.own, origins, strict=True):
         if type(origin) is not int or not 0 <= origin < initial_count:
             raise Malformed(
-                f"the expansion algorithm answers {shown(origin)} for {entry.at(index)}; it must answer an integer"
+                f"the expansion algorithm answers {shown(origin)} for {entry.at(number)}; it must answer an integer"
                 f" from 0 to {initial_count - 1}, one of the partitions before the expansion"
             )
     return origins
 
 
+_Partners = Mapping[str, Mapping[int, _Assigned]]
+"""Known streams that a new one may go beside: by the grouper's task for their partition 0, and initial count."""
+
+
+def _partners(group: Iterable[Stream], known: Mapping[Stream, _Assigned], grouper: Grouper) -> _Partners:
+    """Of a joined group, those without a broadcast partition; of equal ones the first, since one is enough."""
+    partners: dict[str, dict[int, _Assigned]] = defaultdict(dict)
+    if all(stream in known for stream in group):
+        return partners
+    for stream in group:
+        if stream in known and not known[stream].input.shared:
+            partner = known[stream]
+            partners[grouper(partner.input.at(0))].setdefault(partner.initial_count, partner)
+    return partners
+
+
 def _new(
-    entry: StreamInput, partners: Sequence[_Assigned], grouper: Grouper, algorithm: ExpansionAlgorithm
+    entry: StreamInput, partners: _Partners, grouper: Grouper, algorithm: ExpansionAlgorithm
 ) -> _Assigned:
     """A stream that no previous task read: the grouper's, but where it must meet a known one, beside that."""
-    for partner in partners:
-        if not entry.own or _apart(grouper, entry, partner.input):
-            continue
-        if algorithm.can_expand(partner.initial_count, entry.count):
-            origins = _origins(entry, partner.initial_count, algorithm)
+    beside = partners.get(grouper(entry.at(0)), {}) if partners and entry.own else {}
+    for initial_count, partner in beside.items():
+        if algorithm.can_expand(initial_count, entry.count):
+            origins = _origins(entry, initial_count, algorithm)
             task_of = {
-                index: partner.task_of[origin] for index, origin in zip(entry.own, origins, strict=True)
+                number: partner.task_of[origin] for number, origin in zip(entry.own, origins, strict=True)
             }
-            return _Assigned(entry, task_of, partner.initial_count)
+            return _Assigned(entry, task_of, initial_count)
     return _Assigned(
-        entry, {index: grouper(partition) for index, partition in entry.own.items()}, entry.count
+        entry, {number: grouper(partition) for number, partition in entry.own.items()}, entry.count
     )
 
 
-def _apart(grouper: Grouper, entry: StreamInput, other: StreamInput) -> bool:
-    """Whether the grouper gives each of the streams tasks of its own."""
-    return grouper(entry.at(0)) != grouper(other.at(0))
-
-
-def _merged(joined: Iterable[Iterable[Stream]]) -> list[frozenset[Stream]]:
-    """The groups, those that share a stream made one: what meets the same stream meets."""
-    groups: list[frozenset[Stream]] = []
-    for group in map(frozenset, joined):
-        touching = [other for other in groups if other & group]
-        groups = [other for other in groups if not other & group]
-        groups.append(group.union(*touching))
-    return groups
-
-
-def _partners(
-    stream: Stream, groups: Iterable[frozenset[Stream]], known: Mapping[Stream, _Assigned]
-) -> list[_Assigned]:
-    """The known streams that a new one is joined with and that have no broadcast partition."""
-    group: frozenset[Stream] = next((group for group in groups if stream in group), frozenset())
-    return [known[other] for other in sorted(group) if other in known and not known[other].input.shared]
+def _merged(joined: Iterable[Iterable[Stream]]) -> list[tuple[Stream, ...]]:
+    """The groups, those that share a stream made one: what meets the same stream meets. All is sorted."""
+    group_of: dict[Stream, set[Stream]] = {}
+    for group in joined:
+        merged: set[Stream] = set()
+        for stream in group:
+            other = group_of.setdefault(stream, {stream})
+            if other is not merged:
+                smaller, merged = sorted((merged, other), key=len)
+                merged |= smaller
+                group_of.update(dict.fromkeys(smaller, merged))
+    distinct = {id(group): group for group in group_of.values()}
+    return sorted(tuple(sorted(group)) for group in distinct.values())
 
 
 def _members(group: Iterable[Stream], assigned: Mapping[Stream, _Assigned]) -> list[_Assigned]:
     """The streams of a joined group, but those that every task reads whole."""
-    for stream in sorted(group):
+    for stream in group:
         if stream not in assigned:
             raise Malformed(f"{stream} is joined and none of its partitions is listed; list them")
     members = [assigned[stream] for stream in group if assigned[stream].task_of]
@@ -224,12 +255,12 @@ def _require_meeting(members: Sequence[_Assigned], grouper: Grouper, algorithm: 
     readers: dict[int, tuple[_Assigned, int]] = {}
     for member in members:
         entry = member.input
-        for index, origin in zip(entry.own, _origins(entry, common, algorithm), strict=True):
-            other, other_index = readers.setdefault(origin, (member, index))
-            if member.task_of[index] != other.task_of[other_index]:
-                counts = {each.input.stream: each.initial_count for each in members}
+        for number, origin in zip(entry.own, _origins(entry, common, algorithm), strict=True):
+            other, other_number = readers.setdefault(origin, (member, number))
+            if member.task_of[number] != other.task_of[other_number]:
                 raise JoinedStreamsDisagree(
-                    counts, _why(members, grouper, (member, index), (other, other_index))
+                    {each.input.stream: each.initial_count for each in members},
+                    _why(members, grouper, (other, other_number), (member, number)),
                 )
 
 
@@ -237,17 +268,19 @@ def _why(
     members: Sequence[_Assigned], grouper: Grouper, one: tuple[_Assigned, int], other: tuple[_Assigned, int]
 ) -> str:
     """What to do about joined streams that do not meet, such as in these two partitions."""
-    if any(_apart(grouper, members[0].input, member.input) for member in members):
-        return "the grouper gives each stream tasks of its own; group by partition from the first run on"
     if len({member.initial_count for member in members}) > 1:
         had = ", ".join(f"{member.input.stream} {member.initial_count}" for member in members)
         return (
             f"before any expansion they had unequal numbers of partitions ({had}); copy them into streams with the"
             " same number and join those"
         )
+    # Where all have previous tasks, the grouper decided nothing.
+    new = any(not member.input.past for member in members)
+    if new and len({grouper(member.input.at(0)) for member in members}) > 1:
+        return "the grouper gives each stream tasks of its own; group by partition from the first run on"
     places = " and ".join(
-        f"{readable(member.task_of[index])!r} reads {member.input.at(index)}"
-        for member, index in (other, one)
+        f"{readable(member.task_of[number])!r} reads {member.input.at(number)}"
+        for member, number in (one, other)
     )
     return f"{places} by the previous assignment; start without previous, and build the state anew"
 
@@ -259,8 +292,8 @@ def _tasks(assigned: Iterable[_Assigned], previous: Tasks) -> dict[str, tuple[So
     for member in assigned:
         own = member.input.own
         shared.extend(member.input.shared.values())
-        for index, task in member.task_of.items():
-            tasks[task].append(own[index])
+        for number, task in member.task_of.items():
+            tasks[task].append(own[number])
     for task in sorted(previous):
         tasks.setdefault(task, [])
     if shared and not tasks:

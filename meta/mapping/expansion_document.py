@@ -12,6 +12,7 @@ from meta.mapping.expansion import (
     by_partition,
     by_system_stream_partition,
 )
+from meta.mapping.fields import require_known
 from meta.mapping.source_partition import SourcePartition, Stream, readable
 from storage_keys.errors import shown
 
@@ -23,6 +24,8 @@ GROUPERS: Final[Mapping[str, Grouper]] = {
 }
 ALGORITHMS: Final[Mapping[str, ExpansionAlgorithm]] = {"modulo": MODULO}
 
+_FIELDS: Final = ("grouper", "partitions", "previous", "stateful", "algorithm", "joined", "broadcast")
+
 _JOINED: Final = (
     'joined must be a list of groups of streams, like [[["kafka", "clicks"], ["kafka", "orders"]]]'
 )
@@ -32,6 +35,7 @@ def expand_offline(document: object) -> dict[str, Any]:
     """The tasks after an expansion. Raises `PlanError` for whatever JSON has none, and nothing else."""
     if not isinstance(document, dict):
         raise Malformed("an expansion document is a JSON object with grouper and partitions")
+    require_known(document, _FIELDS)
     tasks = assign(
         _partitions(document.get("partitions"), "partitions"),
         _chosen(GROUPERS, document.get("grouper"), "grouper"),
@@ -80,8 +84,8 @@ def _partitions(found: Any, what: str) -> list[SourcePartition]:
 
 def _partition(found: Any, what: str) -> SourcePartition:
     match found:
-        case [system, name, partition]:
-            return SourcePartition(Stream(system, name), partition)
+        case [system, name, number]:
+            return SourcePartition(Stream(system, name), number)
     raise Malformed(f'{what}: a partition is like ["kafka", "clicks", 0], not {shown(found)}')
 
 
@@ -100,4 +104,4 @@ def _stream(found: Any) -> Stream:
 
 
 def _written(partition: SourcePartition) -> list[str | int]:
-    return [partition.stream.system, partition.stream.name, partition.partition]
+    return [partition.stream.system, partition.stream.name, partition.number]

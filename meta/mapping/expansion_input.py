@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from meta.mapping.errors import Malformed
 from meta.mapping.expansion_errors import PartitionVanished, PreviousTaskGone
-from meta.mapping.source_partition import SourcePartition, Stream, readable
+from meta.mapping.source_partition import SourcePartition, Stream, is_name, readable
 from storage_keys.errors import shown
 
 Tasks = Mapping[str, Collection[SourcePartition]]
@@ -30,8 +30,8 @@ class StreamInput:
     def count(self) -> int:
         return len(self.own) + len(self.shared)
 
-    def at(self, partition: int) -> SourcePartition:
-        return SourcePartition(self.stream, partition)
+    def at(self, number: int) -> SourcePartition:
+        return SourcePartition(self.stream, number)
 
 
 def stream_inputs(
@@ -44,7 +44,7 @@ def stream_inputs(
     inputs = {}
     for stream in sorted({*listed, *shared, *past}):
         apart = shared.get(stream, {})
-        own = {index: item for index, item in listed.get(stream, {}).items() if index not in apart}
+        own = {number: item for number, item in listed.get(stream, {}).items() if number not in apart}
         inputs[stream] = StreamInput(stream, own, apart, past.get(stream, {}), stream in were_shared)
     return inputs
 
@@ -55,9 +55,9 @@ def _by_stream(
     found: dict[Stream, dict[int, SourcePartition]] = defaultdict(dict)
     for item in partitions:
         of_stream = found[item.stream]
-        if item.partition in of_stream:
+        if item.number in of_stream:
             raise Malformed(f"{what} has {item} twice; list it once")
-        of_stream[item.partition] = item
+        of_stream[item.number] = item
     return {stream: dict(sorted(of_stream.items())) for stream, of_stream in found.items()}
 
 
@@ -68,16 +68,16 @@ def _past(
     past: dict[Stream, dict[int, str]] = defaultdict(dict)
     were_shared: set[Stream] = set()
     for task, partitions in previous.items():
-        if not isinstance(task, str) or not task:
+        if not is_name(task):
             raise Malformed(f"the name of a previous task is a text that is not empty, not {shown(task)}")
         for partition in partitions:
-            if partition.partition in shared.get(partition.stream, ()):
+            if partition.number in shared.get(partition.stream, ()):
                 were_shared.add(partition.stream)
                 continue
             readers = past[partition.stream]
-            if partition.partition in readers:
-                raise Malformed(_read_twice(partition, readers[partition.partition], task))
-            readers[partition.partition] = task
+            if partition.number in readers:
+                raise Malformed(_read_twice(partition, readers[partition.number], task))
+            readers[partition.number] = task
     return past, were_shared
 
 
@@ -86,7 +86,8 @@ def _read_twice(partition: SourcePartition, task: str, other: str) -> str:
         return f"previous task {readable(task)!r} lists {partition} twice; list it once"
     return (
         f"previous tasks {readable(task)!r} and {readable(other)!r} both read {partition}, and one partition has one"
-        " task; take it from one of them, or list it in broadcast if every task reads it"
+        " task; take it from one of them, list it in broadcast if every task reads it, or take the stream out of"
+        " previous if the job is to read it no more"
     )
 
 
@@ -101,7 +102,7 @@ def require_whole(entry: StreamInput) -> None:
     """Without all of a stream's partitions nobody knows where its keys are. Broadcast ones may be a selection."""
     listed = entry.own.keys() | entry.shared.keys()
     if entry.own and max(listed) != len(listed) - 1:
-        lowest = next(index for index in range(len(listed)) if index not in listed)
+        lowest = next(number for number in range(len(listed)) if number not in listed)
         raise Malformed(
             f"partitions has {entry.at(max(listed))} and not {entry.at(lowest)}; list every partition of the stream"
         )
@@ -109,7 +110,7 @@ def require_whole(entry: StreamInput) -> None:
 
 def require_traceable(entry: StreamInput) -> None:
     """Of a stream that the previous assignment knows: whether it says where all of its keys were."""
-    new = [index for index in entry.own if index not in entry.past]
+    new = [number for number in entry.own if number not in entry.past]
     if entry.shared and new:
         raise Malformed(
             f"{entry.at(new[0])} is new and {next(iter(entry.shared.values()))} is broadcast, so nobody knows"

@@ -1,165 +1,91 @@
 """Which vnodes move, and where to: the part of the planner that keeps runs few.
 
-The fewest runs for given quotas is NP-hard (it embeds bin packing), so this is a greedy on holes, a hole
-being adjacent vnodes that wait for an owner. `cells` is the mapping in the making, None where it waits.
-Everything is ordered by length, position or id, so the same input gives the same mapping.
+The fewest runs for given quotas is NP-hard (it embeds bin packing), so this is a greedy: `lay_out` makes holes,
+a hole being adjacent vnodes that wait for an owner, and `packing` fills them. Everything is ordered by length,
+position or id, so the same input gives the same mapping. Owners are slots, the ranks of units by id; what is done
+once for each run or hole of a large mapping is done in numpy, the choices that hang on one another in plain loops.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import groupby
+import numpy as np
 
-Cells = list[int | None]
-Stretch = tuple[int, int]  # of adjacent vnodes: length and first vnode, so that stretches sort by length
+from meta.mapping.packing import fill
+from meta.mapping.stretches import OUTSIDE, WAITING, Ids, members, stretches
+
+# How many of a giver's runs are looked at for the best end to cut: the shortest ones.
+_CUTS_MAX = 64
 
 
-def release(cells: Cells, surplus: Mapping[int, int], wanted: Mapping[int, int]) -> None:
-    """Take `surplus[unit]` vnodes off each giver: whole short runs first, then the end of one run.
+def lay_out(before: Ids, have: Ids, quota: Ids, workers: Ids) -> Ids:
+    """The slot of each vnode's next owner.
 
-    `wanted` says what each taker lacks: an end beside a taker is better than one beside a bystander.
+    `before` holds slots, WAITING where the owner is gone or nobody; `have` and `quota` count vnodes and `workers`
+    numbers the worker of each slot. No more move than must, and no more leave their worker than must.
     """
-    kept_of: dict[int, list[Stretch]] = {}
-    excess: dict[int, int] = {}
-    for unit, runs in _runs_of(cells, surplus).items():
-        count = surplus[unit]
-        whole = 0
-        while whole < len(runs) and runs[whole][0] <= count:
-            length, first = runs[whole]
-            cells[first : first + length] = [None] * length
-            count -= length
-            whole += 1
-        if count:
-            kept_of[unit], excess[unit] = runs[whole:], count
-    for unit, kept in kept_of.items():
-        count = excess.pop(unit)
-        start = min(_ends(cells, kept, count, wanted, excess))[2]
-        cells[start : start + count] = [None] * count
+    wanted = np.append(np.maximum(0, quota - have), (0, 0))
+    cells = _released(before, np.maximum(0, have - quota), wanted)
+    worker_count = int(workers.max()) + 1
+    if worker_count < len(workers):
+        # First the vnodes that can stay on their worker.
+        able = np.zeros(worker_count + 1, dtype=bool)
+        able[workers[np.flatnonzero(wanted)]] = True
+        local = np.where((cells == WAITING) & (before != WAITING), workers[before], WAITING)
+        fill(cells, np.where(able[local], local, WAITING), wanted, workers)
+    fill(cells, np.where(cells == WAITING, 0, WAITING), wanted, np.zeros_like(workers))
+    return cells
 
 
-def _ends(
-    cells: Cells, runs: Iterable[Stretch], count: int, wanted: Container[int], excess: Container[int]
-) -> Iterator[tuple[int, int, int]]:
-    """Where `count` vnodes can be cut off: rank (less is better), length of the run, first vnode.
+def _released(before: Ids, surplus: Ids, wanted: Ids) -> Ids:
+    """Take from each giver its surplus: whole short runs first, then the end of one run."""
+    firsts, lengths = stretches(before)
+    owners = before[firsts]
+    giving = np.flatnonzero((owners != WAITING) & (surplus[owners] > 0))
+    cells = before.copy()
+    if not len(giving):
+        return cells
+    giving = giving[np.lexsort((lengths[giving], owners[giving]))]
+    owners, firsts, lengths = owners[giving], firsts[giving], lengths[giving]
+    taken = np.cumsum(lengths)
+    heads, sizes = stretches(owners)
+    taken -= np.repeat(taken[heads] - lengths[heads], sizes)
+    whole = taken <= surplus[owners]
 
-    Best is beside a hole, then beside a taker, then beside a giver that has yet to make a hole there.
+    cells[members(firsts[whole], lengths[whole])] = WAITING
+    excess = surplus.copy()
+    np.subtract.at(excess, owners[whole], lengths[whole])
+    kept = ~whole & (excess[owners] > 0)
+    if kept.any():
+        starts, units = _cuts(cells, owners[kept], firsts[kept], lengths[kept], excess, wanted)
+        cells[members(starts, excess[units])] = WAITING
+    return cells
+
+
+def _cuts(cells: Ids, owners: Ids, firsts: Ids, lengths: Ids, excess: Ids, wanted: Ids) -> tuple[Ids, Ids]:
+    """Where to cut off `excess` vnodes of which giver, from one of its runs, the shortest of which come first.
+
+    Best is an end beside a hole, then beside a taker, then beside a giver that has yet to make a hole there.
     """
-
-    def rank(neighbour: int) -> int:
-        if not 0 <= neighbour < len(cells):
-            return 3
-        owner = cells[neighbour]
-        if owner is None:
-            return 0
-        return 1 if owner in wanted else 2 if owner in excess else 3
-
-    for length, first in runs:
-        yield rank(first - 1), length, first
-        yield rank(first + length), length, first + length - count
-
-
-def fill(cells: Cells, waiting: Iterable[int], wanted: dict[int, int]) -> None:
-    """Give the `waiting` vnodes to the takers until one of both is used up; `wanted` shrinks.
-
-    From neighbours first, since that adds no run; then holes and wants that are equal; then the largest
-    want takes the smallest hole that holds it, or the largest hole there is.
-    """
-    holes = _holes(waiting)
-    holes = _fill_whole(cells, holes, wanted)
-    holes = _fill_from_edges(cells, holes, wanted)
-    _pack(cells, holes, wanted)
-
-
-def _holes(waiting: Iterable[int]) -> list[Stretch]:
-    holes = []
-    for _, group in groupby(enumerate(sorted(waiting)), key=lambda pair: pair[1] - pair[0]):
-        vnodes = [vnode for _, vnode in group]
-        holes.append((len(vnodes), vnodes[0]))
-    return sorted(holes)
-
-
-def _neighbours(cells: Cells, hole: Stretch) -> tuple[int | None, int | None]:
-    length, first = hole
-    last = first + length - 1
-    before = cells[first - 1] if first else None
-    after = cells[last + 1] if last + 1 < len(cells) else None
-    return before, after
-
-
-def _give(cells: Cells, first: int, count: int, unit: int, wanted: dict[int, int]) -> None:
-    cells[first : first + count] = [unit] * count
-    wanted[unit] -= count
-    if not wanted[unit]:
-        del wanted[unit]
-
-
-def _fill_whole(cells: Cells, holes: list[Stretch], wanted: dict[int, int]) -> list[Stretch]:
-    """Close each hole that one neighbour can close; those between two runs of one taker first."""
-
-    def between_same(hole: Stretch) -> bool:
-        before, after = _neighbours(cells, hole)
-        return before is not None and before == after
-
-    rest = []
-    for hole in sorted(holes, key=lambda hole: (not between_same(hole), hole)):
-        length, first = hole
-        able = [u for u in _neighbours(cells, hole) if u is not None and wanted.get(u, 0) >= length]
-        if able:
-            _give(cells, first, length, min(able, key=lambda u: (wanted[u], u)), wanted)
-        else:
-            rest.append(hole)
-    return rest
-
-
-def _fill_from_edges(cells: Cells, holes: list[Stretch], wanted: dict[int, int]) -> list[Stretch]:
-    """Let each neighbour put all it still wants into the hole beside it, the largest holes first."""
-    rest = []
-    for hole in sorted(holes, reverse=True):
-        length, first = hole
-        before, after = _neighbours(cells, hole)
-        if before in wanted and length:
-            count = min(wanted[before], length)
-            _give(cells, first, count, before, wanted)
-            length, first = length - count, first + count
-        if after in wanted and length:
-            count = min(wanted[after], length)
-            _give(cells, first + length - count, count, after, wanted)
-            length -= count
-        if length:
-            rest.append((length, first))
-    return sorted(rest)
-
-
-def _pack(cells: Cells, holes: list[Stretch], wanted: dict[int, int]) -> None:
-    """Fill holes that have no taker beside them."""
-    takers = []
-    for unit, want in sorted(wanted.items(), key=lambda item: (-item[1], item[0])):
-        at = bisect_left(holes, (want, 0))
-        if at < len(holes) and holes[at][0] == want:
-            _give(cells, holes.pop(at)[1], want, unit, wanted)
-        else:
-            takers.append((want, -unit))
-    takers.reverse()
-    while takers and holes:
-        want, negative_unit = takers.pop()
-        at = bisect_left(holes, (want, 0))
-        length, first = holes.pop(min(at, len(holes) - 1))
-        count = min(want, length)
-        _give(cells, first, count, -negative_unit, wanted)
-        if length > count:
-            insort(holes, (length - count, first + count))
-        if want > count:
-            insort(takers, (want - count, negative_unit))
-
-
-def _runs_of(cells: Cells, units: Container[int]) -> dict[int, list[Stretch]]:
-    """The runs of each of `units`, short ones first; units in order of their first vnode."""
-    runs_of: dict[int, list[Stretch]] = {}
-    first = 0
-    for owner, group in groupby(cells):
-        length = sum(1 for _ in group)
-        if owner is not None and owner in units:
-            runs_of.setdefault(owner, []).append((length, first))
-        first += length
-    for runs in runs_of.values():
-        runs.sort()
-    return runs_of
+    now = [*cells.tolist(), OUTSIDE]
+    rank = np.where(wanted > 0, 1, 3)
+    rank[owners] = 2
+    rank[WAITING] = 0
+    ranks: list[int] = rank.tolist()
+    runs = list(zip(lengths.tolist(), firsts.tolist(), strict=True))
+    heads, sizes = stretches(owners)
+    order = np.argsort(np.minimum.reduceat(firsts, heads))
+    heads, sizes, units = heads[order], sizes[order], owners[heads[order]]
+    starts = []
+    columns = (heads.tolist(), np.minimum(sizes, _CUTS_MAX).tolist(), units.tolist(), excess[units].tolist())
+    for head, size, unit, count in zip(*columns, strict=True):
+        ranks[unit] = 3
+        best = (4, 0, 0)
+        for length, first in runs[head : head + size]:
+            left, right = ranks[now[first - 1]], ranks[now[first + length]]
+            end = (left, length, first) if left <= right else (right, length, first + length - count)
+            best = min(best, end)
+            if best[0] == 0:
+                break
+        start = best[2]
+        starts.append(start)
+        # Only the ends of a run are looked at.
+        now[start] = now[start + count - 1] = WAITING
+    return np.array(starts), units

@@ -2,43 +2,48 @@
 
 A pure function that accepts any previous mapping: with gaps, gone owners, or badly unbalanced. The result
 does not depend on the order of the units, and planning again from it moves nothing. `quota` says how many
-vnodes each unit gets, which makes the number of moves minimal; `layout` says which, which keeps runs few.
+vnodes each unit gets, which makes the number of moves minimal; `layout` says which, which keeps runs few;
+`defragment` spends extra moves on fewer runs; `budget` spreads the moves over several plans.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
-from meta.mapping.errors import MoreUnitsThanVnodes, NoCapacity, NoUnits
-from meta.mapping.layout import Cells, fill, release
-from meta.mapping.mapping import VnodeMapping
-from meta.mapping.quota import fewest_moves, quotas
+import numpy as np
+
+from meta.mapping.budget import Schedule, by_relief
+from meta.mapping.defragment import exchanged, exchanges
+from meta.mapping.errors import Malformed, MoreUnitsThanVnodes, NoCapacity, NoUnits
+from meta.mapping.layout import lay_out
+from meta.mapping.mapping import NOBODY, VnodeMapping
+from meta.mapping.moves import Move, Moves
+from meta.mapping.quota import Level, Quotas, quotas
+from meta.mapping.reasons import Reasons
+from meta.mapping.stretches import WAITING, Ids
 from meta.mapping.unit import Unit, sorted_units
+from storage_keys.errors import shown
 
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A vnode that had an owner and gets another one; a `source` that is gone is none of the plan's units."""
-
-    vnode: int
-    source: int
-    target: int
-    reason: str
+__all__ = ["Certificate", "Level", "Move", "Moves", "Plan", "first_mapping", "plan", "steps"]
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """The figures a plan is judged by.
 
-    `moves` and `assigned` count vnodes: those that change their owner, and those that nobody owned. `gap` is
-    `moves - lower_bound`, 0 where fewer moves are not possible. `spread` is the difference between the most and
-    the fewest vnodes that a unit with a weight above 0 owns. A move from a gone owner is one between workers.
+    `moves` and `assigned` count vnodes: those that change their owner, and those that nobody owned. `lower_bound`
+    is the fewest moves with which the goal can be reached, and `gap` is `moves - lower_bound`: 0, or the extra
+    moves that defragmentation was allowed. With a budget both speak of this one step, which must place the vnodes
+    of gone owners and of the other moves as many as the budget lets it; so `gap` is 0 here too, until
+    defragmentation begins. `gap` is None only where loads are levelled instead of counts. `spread` is the difference
+    between the most and the fewest vnodes that a unit with a weight above 0 owns. A move from a gone owner is one
+    between workers.
     """
 
     moves: int
     assigned: int
     lower_bound: int
-    gap: int
+    gap: int | None
     spread: int
     runs: int
     cross_worker_moves: int
@@ -46,11 +51,13 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next mapping; `moves` are in order of vnodes."""
+    """`mapping` follows `previous`; `remaining_moves` are those that later steps of a budget still have to make."""
 
+    previous: VnodeMapping
     mapping: VnodeMapping
-    moves: tuple[Move, ...]
+    moves: Moves
     certificate: Certificate
+    remaining_moves: int = 0
 
 
 def first_mapping(vnode_count: int, units: Iterable[Unit]) -> VnodeMapping:
@@ -58,30 +65,138 @@ def first_mapping(vnode_count: int, units: Iterable[Unit]) -> VnodeMapping:
     return plan(VnodeMapping.unowned(vnode_count), units).mapping
 
 
-def plan(previous: VnodeMapping, units: Iterable[Unit]) -> Plan:
-    """The plan with the fewest moves. Raises `NoUnits`, `NoCapacity`, `MoreUnitsThanVnodes`, `Malformed`."""
+def plan(
+    previous: VnodeMapping,
+    units: Iterable[Unit],
+    *,
+    level: Level = "units",
+    budget: int | None = None,
+    defragment: int = 0,
+) -> Plan:
+    """The plan with the fewest moves; with a `budget`, the first of `steps`.
+
+    Each unit gets floor or ceil of its fair share; at level "workers" each worker, too, of its units' shares.
+    `defragment` is how many moves more than the fewest may be made for fewer runs.
+    Raises `NoUnits`, `NoCapacity`, `MoreUnitsThanVnodes`, `Malformed`.
+    """
+    return next(_sequence(previous, units, level, budget, defragment))
+
+
+def steps(
+    previous: VnodeMapping,
+    units: Iterable[Unit],
+    budget: int,
+    *,
+    level: Level = "units",
+    defragment: int = 0,
+) -> tuple[Plan, ...]:
+    """The plans that lead to the goal, each with at most `budget` moves from live units; at least one.
+
+    All vnodes of gone owners and of nobody are placed in the first, outside the budget. The fullest units are
+    relieved first. There are max(1, ceil(moves from live units / budget)) of them and the last ends at the plan
+    without a budget. `defragment` comes after that: its exchanges, none of more than `budget` moves, use what the
+    last step leaves and then steps of their own. Raises as `plan`.
+    """
+    return tuple(_sequence(previous, units, level, budget, defragment))
+
+
+def _sequence(
+    previous: VnodeMapping, units: Iterable[Unit], level: Level, budget: int | None, defragment: int
+) -> Iterator[Plan]:
+    _require_options(level, budget, defragment)
     members = sorted_units(units)
-    _require_plannable(members, previous.vnode_count)
-    have = Counter(owner for owner in previous.owners if owner is not None)
-    quota = quotas(have, members, previous.vnode_count)
-    mapping = _next_mapping(previous, members, have, quota)
-    moves = _moves(previous, mapping, members, have, quota)
-    worker = {unit.id: unit.worker for unit in members}
-    shares = [quota[unit.id] for unit in members if unit.weight > 0]
-    lower_bound = fewest_moves(have, quota)
+    require_plannable(members, previous.vnode_count)
+    start = _Start(previous, members)
+    weights = [unit.weight for unit in members]
+    quota = quotas(start.have, weights, start.workers, previous.vnode_count, level)
+    goal = lay_out(start.before, start.have, quota.of_unit, start.workers)
+    if budget is not None:
+        return _budgeted(start, quota, goal, budget, defragment)
+    after = goal
+    if defragment:
+        after = exchanged(goal, exchanges(start.before, goal, defragment))
+    return iter([_plan(start, quota, goal, after, start.owned - quota.kept, 0)])
+
+
+class _Start:
+    """Where a plan starts, by slots of `units`: `before` is WAITING where the owner is gone or nobody."""
+
+    def __init__(self, previous: VnodeMapping, units: tuple[Unit, ...]) -> None:
+        self.previous = previous
+        self.units = units
+        self.ids = np.fromiter((unit.id for unit in units), np.int64, len(units))
+        owners = previous.array
+        slots = np.minimum(np.searchsorted(self.ids, owners), len(units) - 1)
+        self.before: Ids = np.where(self.ids[slots] == owners, slots, WAITING)
+        self.have: Ids = np.bincount(self.before + 1, minlength=len(units) + 1)[1:]
+        self.owned = int(np.count_nonzero(owners != NOBODY))
+        self.gone = self.owned - int(self.have.sum())
+
+    @cached_property
+    def workers(self) -> Ids:
+        """The number of each unit's worker."""
+        numbers: dict[str, int] = {}
+        return np.array([numbers.setdefault(unit.worker, len(numbers)) for unit in self.units])
+
+
+def _budgeted(start: _Start, quota: Quotas, goal: Ids, budget: int, defragment: int) -> Iterator[Plan]:
+    order = by_relief(start.before, goal, start.have, start.units)
+    trades = exchanges(None, goal, defragment, size_max=budget) if defragment else []
+    schedule = Schedule(start.before, goal, order, trades, budget)
+    voluntary = start.owned - quota.kept - start.gone
+    for step, remaining_moves in enumerate(schedule.remaining_moves()):
+        lower_bound = start.gone + max(0, min(budget, voluntary - step * budget))
+        planned = _plan(start, quota, goal, schedule.end_of(step), lower_bound, remaining_moves)
+        yield planned
+        start = _Start(planned.mapping, start.units)
+
+
+def _plan(
+    start: _Start, quota: Quotas, goal: Ids, after: Ids, lower_bound: int, remaining_moves: int
+) -> Plan:
+    mapping = VnodeMapping.from_array(start.ids[after])
+    owners = start.previous.array
+    moved = np.flatnonzero((owners != mapping.array) & (owners != NOBODY))
+    moves = Moves(
+        moved,
+        owners[moved],
+        mapping.array[moved],
+        Reasons(start.units, start.have, quota.of_unit, start.before, goal, after),
+    )
+    sources = start.before[moved]
+    counts = np.bincount(after, minlength=len(start.units))
+    shares = counts[[unit.weight > 0 for unit in start.units]]
     certificate = Certificate(
         moves=len(moves),
-        assigned=previous.owners.count(None),
+        assigned=start.previous.vnode_count - start.owned,
         lower_bound=lower_bound,
         gap=len(moves) - lower_bound,
-        spread=max(shares) - min(shares),
+        spread=int(shares.max() - shares.min()),
         runs=mapping.run_count,
-        cross_worker_moves=sum(worker.get(move.source) != worker[move.target] for move in moves),
+        cross_worker_moves=int(
+            np.count_nonzero((sources == WAITING) | (start.workers[sources] != start.workers[after[moved]]))
+        ),
     )
-    return Plan(mapping, moves, certificate)
+    return Plan(start.previous, mapping, moves, certificate, remaining_moves)
 
 
-def _require_plannable(units: tuple[Unit, ...], vnode_count: int) -> None:
+def _require_options(level: object, budget: object, defragment: object) -> None:
+    if level not in ("units", "workers"):
+        raise Malformed(f'a level is "units" or "workers", not {shown(level)}')
+    require_budget(budget)
+    if type(defragment) is not int or defragment < 0:
+        raise Malformed(f"defragment is a number of extra moves from 0, not {shown(defragment)}")
+
+
+def require_budget(budget: object) -> None:
+    # Not isinstance: True would pass for a budget of 1.
+    if budget is not None and (type(budget) is not int or budget < 1):
+        raise Malformed(
+            f"a budget is a number of moves from 1, not {shown(budget)}; leave it out for one plan of all moves"
+        )
+
+
+def require_plannable(units: tuple[Unit, ...], vnode_count: int) -> None:
     if not units:
         raise NoUnits
     bearing = sum(unit.weight > 0 for unit in units)
@@ -89,76 +204,3 @@ def _require_plannable(units: tuple[Unit, ...], vnode_count: int) -> None:
         raise NoCapacity(len(units))
     if bearing > vnode_count:
         raise MoreUnitsThanVnodes(bearing, vnode_count)
-
-
-def _next_mapping(
-    previous: VnodeMapping, units: Sequence[Unit], have: Mapping[int, int], quota: Mapping[int, int]
-) -> VnodeMapping:
-    if not have:
-        return VnodeMapping(tuple(unit.id for unit in units for _ in range(quota[unit.id])))
-    cells: Cells = [owner if owner in quota else None for owner in previous.owners]
-    surplus = {u.id: have[u.id] - quota[u.id] for u in units if have.get(u.id, 0) > quota[u.id]}
-    wanted = {u.id: quota[u.id] - have.get(u.id, 0) for u in units if have.get(u.id, 0) < quota[u.id]}
-    release(cells, surplus, wanted)
-    _fill_within_workers(cells, previous, units, wanted)
-    fill(cells, (vnode for vnode, owner in enumerate(cells) if owner is None), wanted)
-    return VnodeMapping(tuple(cells))
-
-
-def _fill_within_workers(
-    cells: Cells, previous: VnodeMapping, units: Sequence[Unit], wanted: dict[int, int]
-) -> None:
-    """Match what a worker's units give with what its other units take, so that few moves leave a worker."""
-    worker = {unit.id: unit.worker for unit in units}
-    takers: dict[str, dict[int, int]] = {}
-    for unit, count in wanted.items():
-        takers.setdefault(worker[unit], {})[unit] = count
-    released: dict[str, list[int]] = {}
-    for vnode, owner in enumerate(previous.owners):
-        if cells[vnode] is None and owner in worker and worker[owner] in takers:
-            released.setdefault(worker[owner], []).append(vnode)
-    for name, vnodes in sorted(released.items()):
-        local = takers[name]
-        members = tuple(local)
-        fill(cells, vnodes, local)
-        for unit in members:
-            if unit in local:
-                wanted[unit] = local[unit]
-            else:
-                del wanted[unit]
-
-
-def _moves(
-    previous: VnodeMapping,
-    mapping: VnodeMapping,
-    units: Sequence[Unit],
-    have: Mapping[int, int],
-    quota: Mapping[int, int],
-) -> tuple[Move, ...]:
-    drained = {unit.id for unit in units if unit.weight == 0}
-    reasons: dict[tuple[int, int], str] = {}
-    moves = []
-    for vnode, (source, target) in enumerate(zip(previous.owners, mapping.owners, strict=True)):
-        if source is None or target is None or source == target:
-            continue
-        reason = reasons.get((source, target))
-        if reason is None:
-            giver = _why_given(source, drained, have, quota)
-            reason = f"{giver}; {_why_taken(target, have, quota)}"
-            reasons[source, target] = reason
-        moves.append(Move(vnode, source, target, reason))
-    return tuple(moves)
-
-
-def _why_given(source: int, drained: set[int], have: Mapping[int, int], quota: Mapping[int, int]) -> str:
-    if source not in quota:
-        return f"unit {source} is gone"
-    if source in drained:
-        return f"unit {source} is drained (weight 0)"
-    return f"unit {source} has {have[source]} and keeps {quota[source]}, its share"
-
-
-def _why_taken(target: int, have: Mapping[int, int], quota: Mapping[int, int]) -> str:
-    if have.get(target, 0):
-        return f"unit {target} has {have[target]} and its share is {quota[target]}"
-    return f"unit {target} is new and its share is {quota[target]}"

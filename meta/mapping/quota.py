@@ -8,75 +8,161 @@ go, in this order,
   2. where a move can then stay inside its worker;
   3. to units that own nothing yet: else a 1:1 replacement touches a bystander;
   4. to the larger remainder; 5. to the smaller id.
+
+A worker whose units give S vnodes away and take D keeps min(S, D) moves inside. A ceil for a giver lowers S,
+one for a taker raises D: either is free, or gains one, as often as S exceeds D; after that it costs one, or
+gains nothing. Both are concave in the number of ceils, so taking them one by one is exact.
 """
 
-import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
+from typing import Literal
 
-from meta.mapping.unit import Unit
+import numpy as np
+import numpy.typing as npt
 
+Level = Literal["units", "workers"]
+Counts = npt.NDArray[np.int64]
 
-def quotas(have: Mapping[int, int], units: Sequence[Unit], vnode_count: int) -> dict[int, int]:
-    """The quota of each unit id; they sum to `vnode_count`. `have` counts what each unit owns now."""
-    shares = _fair_shares(units, vnode_count)
-    quota = {unit.id: floor for unit, (floor, _) in zip(units, shares, strict=True)}
-    remainder = {unit.id: rest for unit, (_, rest) in zip(units, shares, strict=True)}
-    ceils = vnode_count - sum(quota.values())
-
-    by_preference = sorted(
-        (unit for unit in units if remainder[unit.id]),
-        key=lambda unit: (have.get(unit.id, 0) > 0, -remainder[unit.id], unit.id),
-    )
-    above = [unit for unit in by_preference if have.get(unit.id, 0) > quota[unit.id]]
-    others = [unit for unit in by_preference if have.get(unit.id, 0) <= quota[unit.id]]
-    for candidates in (above, others):
-        chosen = _spread(candidates, ceils, _local_room(have, units, quota))
-        for unit in chosen:
-            quota[unit.id] += 1
-        ceils -= len(chosen)
-    assert ceils == 0
-    return quota
+# Holds the sum of any weights: floats lie between 1e-324 and 1e309.
+_EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation])
 
 
-def fewest_moves(have: Mapping[int, int], quota: Mapping[int, int]) -> int:
-    """The lower bound for these quotas, where `have` counts the vnodes of gone owners too."""
-    return sum(have.values()) - sum(min(have.get(unit, 0), most) for unit, most in quota.items())
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """`of_unit` is in order of units and sums to the vnode count; `kept` vnodes can stay, and no more."""
+
+    of_unit: Counts
+    kept: int
 
 
-def _fair_shares(units: Sequence[Unit], vnode_count: int) -> list[tuple[int, int]]:
-    """Floor and remainder of each share, exactly; a weight counts as the decimal that was written."""
-    if len({unit.weight for unit in units}) == 1:
-        weights = [1] * len(units)
-    else:
-        ratios = [Decimal(repr(unit.weight)).as_integer_ratio() for unit in units]
-        scale = math.lcm(*(denominator for _, denominator in ratios))
-        weights = [numerator * (scale // denominator) for numerator, denominator in ratios]
-    total = sum(weights)
-    return [divmod(vnode_count * weight, total) for weight in weights]
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """Of each unit floor(share) and, over `total`, the remainder, exactly."""
+
+    floors: Counts
+    remainders: list[Decimal]
+    total: Decimal
 
 
-def _local_room(have: Mapping[int, int], units: Sequence[Unit], quota: Mapping[int, int]) -> Counter[str]:
-    """How many more ceils a worker can take before they cost a move between workers.
+def quotas(
+    have: Counts, weights: Sequence[float], workers: Counts, vnode_count: int, level: Level = "units"
+) -> Quotas:
+    """`have` counts what each unit owns now, `workers` numbers its worker; units are in order of ids.
 
-    A worker gives S vnodes away and its other units take D, so min(S, D) moves stay inside. A ceil for a
-    giver lowers S, one for a taker raises D: either is free S - D times.
+    Level "workers" asks more: that each worker, too, gets the floor or ceil of its units' shares together.
     """
-    room: Counter[str] = Counter()
-    for unit in units:
-        room[unit.worker] += have.get(unit.id, 0) - quota[unit.id]
-    return room
-
-
-def _spread(candidates: Sequence[Unit], count: int, room: Counter[str]) -> list[Unit]:
-    """The first `count` candidates, those first for whose worker there is room."""
-    chosen: list[Unit] = []
-    later: list[Unit] = []
-    for unit in candidates:
-        if len(chosen) < count and room[unit.worker] > 0:
-            room[unit.worker] -= 1
-            chosen.append(unit)
+    with localcontext(_EXACT):
+        shares = _fair_shares(weights, vnode_count)
+        floors = shares.floors
+        ceils = vnode_count - int(floors.sum())
+        above, others = _by_preference(have, shares)
+        # S - D of each worker.
+        surplus = np.zeros(int(workers.max()) + 1, dtype=np.int64)
+        np.add.at(surplus, workers, have - floors)
+        if level == "units":
+            chosen = _spread(above, others, ceils, surplus.tolist(), workers.tolist())
+            saved = min(ceils, len(above))
         else:
-            later.append(unit)
-    return chosen + later[: count - len(chosen)]
+            lines = _lines(above, others, shares, workers.tolist())
+            chosen, saved = _levelled(lines, ceils, surplus.tolist(), [*above, *others])
+    quota = floors.copy()
+    quota[chosen] += 1
+    assert quota.sum() == vnode_count
+    return Quotas(quota, saved + int(np.minimum(have, floors).sum()))
+
+
+def _fair_shares(weights: Sequence[float], vnode_count: int) -> _Shares:
+    """A weight counts as the decimal that was written."""
+    decimals = {weight: Decimal(repr(weight)) for weight in set(weights)}
+    total = sum(map(decimals.__getitem__, weights), Decimal(0))
+    share = {weight: divmod(vnode_count * decimal, total) for weight, decimal in decimals.items()}
+    floor = {weight: int(whole) for weight, (whole, _) in share.items()}
+    return _Shares(
+        np.array([floor[weight] for weight in weights]), [share[weight][1] for weight in weights], total
+    )
+
+
+def _by_preference(have: Counts, shares: _Shares) -> tuple[list[int], list[int]]:
+    """The units that may get a ceil: those above their floors, and the others."""
+    # By id, for sorting is stable.
+    by_remainder = sorted(range(len(have)), key=shares.remainders.__getitem__, reverse=True)
+    able = np.array(by_remainder)[: sum(map(bool, shares.remainders))]
+    able = np.concatenate((able[have[able] == 0], able[have[able] > 0]))
+    above = have[able] > shares.floors[able]
+    return able[above].tolist(), able[~above].tolist()
+
+
+def _spread(
+    above: Sequence[int], others: Sequence[int], ceils: int, surplus: list[int], workers: Sequence[int]
+) -> list[int]:
+    """The units that get a ceil at level "units"; `surplus` shrinks."""
+    chosen: list[int] = []
+    for candidates in (above, others):
+        free: list[int] = []
+        later: list[int] = []
+        for at in candidates:
+            if len(chosen) + len(free) < ceils and surplus[workers[at]] > 0:
+                surplus[workers[at]] -= 1
+                free.append(at)
+            else:
+                later.append(at)
+        costly = later[: ceils - len(chosen) - len(free)]
+        for at in costly:
+            surplus[workers[at]] -= 1
+        chosen += free + costly
+    return chosen
+
+
+@dataclass(slots=True)
+class _Line:
+    """A worker's units in the order in which they get its ceils: `least` of them, or one more if `may_more`."""
+
+    units: list[int] = field(default_factory=list)
+    above: int = 0
+    rest: Decimal = Decimal(0)
+    least: int = 0
+    may_more: bool = False
+
+
+def _lines(
+    above: Sequence[int], others: Sequence[int], shares: _Shares, workers: Sequence[int]
+) -> dict[int, _Line]:
+    lines: defaultdict[int, _Line] = defaultdict(_Line)
+    for candidates in (above, others):
+        for at in candidates:
+            line = lines[workers[at]]
+            line.units.append(at)
+            line.above += candidates is above
+            line.rest += shares.remainders[at]
+    for line in lines.values():
+        least, remainder = divmod(line.rest, shares.total)
+        line.least, line.may_more = int(least), remainder > 0
+    return lines
+
+
+def _levelled(
+    lines: dict[int, _Line], ceils: int, surplus: Sequence[int], by_preference: Sequence[int]
+) -> tuple[list[int], int]:
+    """The units that get a ceil at level "workers", and how many moves that saves.
+
+    One more ceil for a worker goes to the next in its line, so what it saves, then whether it is free, then
+    who that unit is say which workers get one.
+    """
+    chosen = [at for line in lines.values() for at in line.units[: line.least]]
+    saved = sum(min(line.least, line.above) for line in lines.values())
+    place = {at: number for number, at in enumerate(by_preference)}
+
+    def rank(worker: int) -> tuple[bool, bool, int]:
+        line = lines[worker]
+        free = surplus[worker] > line.least
+        return line.least >= line.above, not free, place[line.units[line.least]]
+
+    able = sorted((worker for worker, line in lines.items() if line.may_more), key=rank)
+    for worker in able[: ceils - len(chosen)]:
+        line = lines[worker]
+        saved += line.least < line.above
+        chosen.append(line.units[line.least])
+    return chosen, saved

@@ -16,7 +16,7 @@ def readable(name: str) -> str:
     return name if name.isprintable() and len(name) <= _NAME_LENGTH_MAX else shown(name)
 
 
-def _is_name(name: object) -> bool:
+def is_name(name: object) -> bool:
     return isinstance(name, str) and name != ""
 
 
@@ -28,7 +28,7 @@ class Stream:
     name: str
 
     def __post_init__(self) -> None:
-        if not (_is_name(self.system) and _is_name(self.name)):
+        if not (is_name(self.system) and is_name(self.name)):
             raise Malformed(
                 "the names of a system and of a stream are texts that are not empty, not"
                 f" {shown(self.system)} and {shown(self.name)}"
@@ -43,14 +43,14 @@ class SourcePartition:
     """A partition of a stream, from 0. Raises `Malformed`."""
 
     stream: Stream
-    partition: int
+    number: int
 
     def __post_init__(self) -> None:
         # Not isinstance: True would pass for partition 1.
-        if type(self.partition) is not int or not 0 <= self.partition <= PARTITION_MAX:
+        if type(self.number) is not int or not 0 <= self.number <= PARTITION_MAX:
             raise Malformed(
-                f"a partition of {self.stream} is an integer from 0 to {PARTITION_MAX}, not {shown(self.partition)}"
+                f"a partition of {self.stream} is an integer from 0 to {PARTITION_MAX}, not {shown(self.number)}"
             )
 
     def __str__(self) -> str:
-        return f"{self.stream}[{self.partition}]"
+        return f"{self.stream}[{self.number}]"

@@ -6,7 +6,7 @@ import stamina
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from meta.mapping.errors import PlanError
+from meta.mapping.errors import MappingError
 from meta.mapping.offline import plan_offline
 from meta.vnodectl.client import Service, ServiceError, path
 from meta.vnodectl.session import DEFAULT_SERVER, Server, answer_json, err, out
@@ -33,9 +33,18 @@ def plan(
     lines: Annotated[bool, typer.Option("--lines", help="With --offline: one document a line.")] = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Show what a rescale would move, and the token that applies it."""
+    """Show what a rescale would move, and the token that applies it.
+
+    With --offline: {"previous": [0, 0, null, 2], "units": [{"id": 0, "worker": "a"}, {"id": 1, "worker": "b"}]}
+
+    previous has the owner of each vnode; "vnode_count": 256 in its place makes a first mapping. A unit may have a
+    "weight", 0 to drain it. Optional: "budget", the most moves in this step; "defragment", extra moves for fewer runs;
+    "level": "workers"; "loads", one number for each vnode, and "count_slack".
+    """
     if offline:
-        answer_json(plan_offline, PlanError, lines=lines)
+        if fragment is not None or parallelism is not None or units is not None:
+            raise typer.BadParameter("--offline takes all from the JSON on standard input; name nothing else")
+        answer_json(plan_offline, MappingError, lines=lines)
         return
     if fragment is None:
         raise typer.BadParameter("name the fragment, or use --offline")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from meta.mapping.errors import PlanError
+from meta.mapping.errors import MappingError
 from storage_keys.errors import StorageKeyError, shown
 
 DEFAULT_PORT = 7070
@@ -18,7 +18,7 @@ DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 REFUSED = 2
 
 Core = Callable[[object], dict[str, Any]]
-Refusal = type[PlanError] | type[StorageKeyError]
+Refusal = type[MappingError] | type[StorageKeyError]
 
 # Answers go to standard output, so that they can be piped; what happens meanwhile goes to standard error.
 out = Console(highlight=False)
@@ -63,13 +63,24 @@ def _write(answer: dict[str, Any]) -> None:
         raise AnswerLost(f"cannot write the answer: {error.strerror}") from error
 
 
-def _answer(core: Core, refusal: Refusal, document: bytes) -> tuple[dict[str, Any], bool]:
+def _answer(core: Core, refusal: Refusal, text: bytes) -> tuple[dict[str, Any], bool]:
+    """The answer, or the error document; and whether it is one."""
     try:
-        return core(json.loads(document, object_pairs_hook=_object)), False
+        document = json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        return {"error": "malformed", "detail": _why_unread(text, error)}, True
+    try:
+        return core(document), False
     except refusal as error:
         return {"error": error.name, "detail": str(error)}, True
-    except (ValueError, RecursionError) as error:
-        return {"error": "malformed", "detail": f"standard input is not a JSON document: {error}"}, True
+
+
+def _why_unread(text: bytes, error: Exception) -> str:
+    if not text.strip():
+        return "there is no JSON document here; give one on standard input"
+    several = isinstance(error, json.JSONDecodeError) and error.msg == "Extra data"
+    advice = "; for several documents use --lines, one a line" if several else ""
+    return f"this is not a JSON document: {error}{advice}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

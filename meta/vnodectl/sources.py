@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from meta.mapping.errors import PlanError
+from meta.mapping.errors import MappingError
 from meta.mapping.expansion_document import expand_offline
 from meta.vnodectl.session import answer_json
 
@@ -29,4 +29,4 @@ def expand(
     """
     if not offline:
         raise typer.BadParameter("use --offline: the service keeps no source assignments yet")
-    answer_json(expand_offline, PlanError, lines=lines)
+    answer_json(expand_offline, MappingError, lines=lines)

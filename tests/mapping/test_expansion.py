@@ -7,6 +7,7 @@ import pytest
 from meta.mapping.errors import Malformed
 from meta.mapping.expansion import MODULO, Modulo, assign, by_partition, by_system_stream_partition
 from meta.mapping.expansion_errors import (
+    CannotExpand,
     JoinedStreamsDisagree,
     NotAMultiple,
     PartitionVanished,
@@ -21,8 +22,8 @@ RULES = Stream("kafka", "rules")
 Tasks = Mapping[str, Sequence[SourcePartition]]
 
 
-def of(stream: Stream, *partitions: int) -> list[SourcePartition]:
-    return [SourcePartition(stream, partition) for partition in partitions]
+def of(stream: Stream, *numbers: int) -> list[SourcePartition]:
+    return [SourcePartition(stream, number) for number in numbers]
 
 
 def all_of(stream: Stream, count: int) -> list[SourcePartition]:
@@ -35,7 +36,7 @@ def shown(tasks: Tasks) -> dict[str, str]:
     for task, partitions in tasks.items():
         streams = dict.fromkeys(partition.stream for partition in partitions)
         short[task] = ", ".join(
-            " ".join([stream.name, *(str(p.partition) for p in partitions if p.stream == stream)])
+            " ".join([stream.name, *(str(p.number) for p in partitions if p.stream == stream)])
             for stream in streams
         )
     return short
@@ -74,45 +75,27 @@ def test_a_stateless_job_is_grouped_anew_whatever_it_lists() -> None:
 
 
 def test_modulo_is_the_proposals_default_algorithm() -> None:
-    assert [MODULO.partition_before_expansion(partition, 8, 2) for partition in range(4)] == [0, 1, 0, 1]
+    assert [MODULO.partition_before_expansion(number, 8, 2) for number in range(4)] == [0, 1, 0, 1]
 
 
 # Histories
 
 
-def test_a_stream_that_is_expanded_twice_keeps_its_first_tasks() -> None:
-    tasks = first_run((CLICKS, 2))
-    for count in (4, 8):
-        tasks = assign(all_of(CLICKS, count), by_partition, tasks)
-    assert shown(tasks) == {"Partition 0": "clicks 0 2 4 6", "Partition 1": "clicks 1 3 5 7"}
-
-
-def test_streams_expand_apart_from_each_other() -> None:
-    before = first_run((CLICKS, 2), (ORDERS, 3))
-    grown = assign([*all_of(CLICKS, 4), *all_of(ORDERS, 3)], by_partition, before)
-    assert shown(grown) == {
-        "Partition 0": "clicks 0 2, orders 0",
-        "Partition 1": "clicks 1 3, orders 1",
-        "Partition 2": "orders 2",
-    }
-
-
 def test_a_stream_that_is_added_goes_as_the_grouper_has_it_and_may_bring_tasks() -> None:
-    before = first_run((CLICKS, 2))
-    grown = assign([*all_of(CLICKS, 4), *all_of(ORDERS, 3)], by_partition, before)
+    grown = assign([*all_of(CLICKS, 2), *all_of(ORDERS, 3)], by_partition, first_run((CLICKS, 2)))
     assert shown(grown) == {
-        "Partition 0": "clicks 0 2, orders 0",
-        "Partition 1": "clicks 1 3, orders 1",
+        "Partition 0": "clicks 0, orders 0",
+        "Partition 1": "clicks 1, orders 1",
         "Partition 2": "orders 2",
     }
 
 
 def test_a_previous_assignment_is_kept_under_another_grouper() -> None:
     before = first_run((CLICKS, 2))
-    grown = assign([*all_of(CLICKS, 4), *all_of(ORDERS, 1)], by_system_stream_partition, before)
+    grown = assign([*all_of(CLICKS, 2), *all_of(ORDERS, 1)], by_system_stream_partition, before)
     assert shown(grown) == {
-        "Partition 0": "clicks 0 2",
-        "Partition 1": "clicks 1 3",
+        "Partition 0": "clicks 0",
+        "Partition 1": "clicks 1",
         "SystemStreamPartition [kafka, orders, 0]": "orders 0",
     }
 
@@ -182,6 +165,13 @@ def test_a_partition_that_was_broadcast_and_is_no_more_has_too_many_tasks() -> N
     assert "list it in broadcast" in str(error.value)
 
 
+def test_a_broadcast_stream_that_is_read_no_more_is_taken_out_of_previous() -> None:
+    before = assign(all_of(CLICKS, 2), by_partition, {}, broadcast=of(RULES, 0))
+    with pytest.raises(Malformed, match="take the stream out of previous if the job is to read it no more"):
+        assign(all_of(CLICKS, 2), by_partition, before)
+    assert assign(all_of(CLICKS, 2), by_partition, first_run((CLICKS, 2))) == first_run((CLICKS, 2))
+
+
 # Joined streams
 
 JOINED = [[CLICKS, ORDERS]]
@@ -198,7 +188,8 @@ def test_joined_streams_of_unequal_first_counts_would_not_meet() -> None:
     for previous in (None, {}, first_run((CLICKS, 4), (ORDERS, 8))):
         with pytest.raises(JoinedStreamsDisagree, match=r"kafka.clicks 4, kafka.orders 8") as error:
             assign(partitions, by_partition, previous, joined=JOINED)
-        assert error.value.counts == {CLICKS: 4, ORDERS: 8}
+        assert error.value.streams == [["kafka", "clicks"], ["kafka", "orders"]]
+        assert error.value.initial_counts == [4, 8]
 
 
 def test_equal_counts_now_do_not_help_joined_streams_that_began_apart() -> None:
@@ -213,6 +204,17 @@ def test_joined_streams_have_no_common_task_by_system_stream_partition() -> None
     for previous in ({}, before):
         with pytest.raises(JoinedStreamsDisagree, match="group by partition from the first run on"):
             assign(partitions, by_system_stream_partition, previous, joined=JOINED)
+
+
+def test_the_grouper_is_not_blamed_for_counts_or_for_what_previous_tasks_decide() -> None:
+    counts = first_run((CLICKS, 4), (ORDERS, 8))
+    with pytest.raises(JoinedStreamsDisagree, match="unequal numbers of partitions"):
+        assign([*all_of(CLICKS, 8), *all_of(ORDERS, 8)], by_system_stream_partition, counts, joined=JOINED)
+    apart = {"a": of(CLICKS, 0), "b": of(ORDERS, 0)}
+    with pytest.raises(
+        JoinedStreamsDisagree, match=r"'b' reads kafka.orders\[0\] by the previous assignment"
+    ):
+        assign([*all_of(CLICKS, 2), *all_of(ORDERS, 2)], by_system_stream_partition, apart, joined=JOINED)
 
 
 def test_a_new_stream_goes_beside_the_one_it_is_joined_with() -> None:
@@ -261,7 +263,7 @@ def test_a_joined_stream_without_partitions_is_malformed() -> None:
 def test_a_count_that_is_no_multiple_of_the_previous_is_refused_with_the_next_that_is() -> None:
     with pytest.raises(NotAMultiple, match="a multiple of 4, the next is 8") as error:
         assign(all_of(CLICKS, 6), by_partition, first_run((CLICKS, 4)))
-    assert (error.value.stream, error.value.previous_count, error.value.count) == (CLICKS, 4, 6)
+    assert (error.value.previous_count, error.value.count, error.value.next_count) == (4, 6, 8)
 
 
 def test_a_multiple_of_the_first_count_but_not_of_the_previous_one_is_refused() -> None:
@@ -282,7 +284,7 @@ def test_a_stream_that_shrank_is_refused() -> None:
     for left in ([0, 1], [0, 1, 3]):
         with pytest.raises(PartitionVanished, match="'Partition 2' read") as error:
             assign(of(CLICKS, *left), by_partition, first_run((CLICKS, 4)))
-        assert (error.value.partition, error.value.whole_stream) == (SourcePartition(CLICKS, 2), False)
+        assert (error.value.partition, error.value.whole_stream) == (["kafka", "clicks", 2], False)
 
 
 def test_a_stream_that_vanished_altogether_is_refused_until_it_is_taken_out_of_previous() -> None:
@@ -318,9 +320,9 @@ def test_a_partition_named_twice_is_malformed() -> None:
 
 
 def test_values_that_make_no_partition_are_malformed() -> None:
-    for partition in (True, -1, 2**31, 1.0, "1", None):
+    for number in (True, -1, 2**31, 1.0, "1", None):
         with pytest.raises(Malformed, match="an integer from 0 to 2147483647"):
-            SourcePartition(CLICKS, partition)  # type: ignore[arg-type]
+            SourcePartition(CLICKS, number)  # type: ignore[arg-type]
     for name in ("", None, 3, b"clicks"):
         with pytest.raises(Malformed, match="texts that are not empty"):
             Stream("kafka", name)  # type: ignore[arg-type]
@@ -331,14 +333,21 @@ def test_values_that_make_no_partition_are_malformed() -> None:
             assign(of(CLICKS, 0), by_partition, {task: of(CLICKS, 0)})  # type: ignore[dict-item]
 
 
+@pytest.mark.parametrize("answer", ["", None, 7, b"a", ["a"]])
+def test_a_grouper_that_answers_no_name_is_refused(answer: object) -> None:
+    for previous in (None, {}, {"a": of(CLICKS, 0)}):
+        with pytest.raises(Malformed, match=r"for kafka.orders\[0\] the grouper answers"):
+            assign(of(ORDERS, 0) + of(CLICKS, *range(len(previous or ()))), lambda _: answer, previous)  # type: ignore[arg-type,return-value]
+
+
 # Algorithms of the user
 
 
 class SplitLast(Modulo):
     """Grows by one: the new partition takes half of the keys of partition 0."""
 
-    def partition_before_expansion(self, partition: int, count: int, initial_count: int) -> int:  # noqa: ARG002
-        return partition if partition < initial_count else 0
+    def partition_before_expansion(self, number: int, count: int, initial_count: int) -> int:  # noqa: ARG002
+        return number if number < initial_count else 0
 
     def can_expand(self, previous_count: int, count: int) -> bool:
         return count >= previous_count
@@ -347,15 +356,15 @@ class SplitLast(Modulo):
 class Ranges(Modulo):
     """Splits every partition in two that lie side by side, so that old partitions get other keys."""
 
-    def partition_before_expansion(self, partition: int, count: int, initial_count: int) -> int:
-        return partition * initial_count // count
+    def partition_before_expansion(self, number: int, count: int, initial_count: int) -> int:
+        return number * initial_count // count
 
 
 class Wrong(Modulo):
     def __init__(self, answer: object) -> None:
         self.answer = answer
 
-    def partition_before_expansion(self, partition: int, count: int, initial_count: int) -> int:  # noqa: ARG002
+    def partition_before_expansion(self, number: int, count: int, initial_count: int) -> int:  # noqa: ARG002
         return self.answer  # type: ignore[return-value]
 
 
@@ -364,6 +373,17 @@ def test_an_algorithm_of_the_user_may_know_expansions_that_are_no_multiples() ->
     for count in (3, 4):
         tasks = assign(all_of(CLICKS, count), by_partition, tasks, algorithm=SplitLast())
     assert shown(tasks) == {"Partition 0": "clicks 0 2 3", "Partition 1": "clicks 1"}
+
+
+class PowersOfTwo(Modulo):
+    def can_expand(self, previous_count: int, count: int) -> bool:
+        return count % previous_count == 0 and (count // previous_count).bit_count() == 1
+
+
+def test_an_expansion_that_an_algorithm_of_the_user_refuses_names_no_count_that_it_may_refuse_too() -> None:
+    with pytest.raises(CannotExpand, match="from which the expansion algorithm cannot expand to 6") as error:
+        assign(all_of(CLICKS, 6), by_partition, first_run((CLICKS, 2)), algorithm=PowersOfTwo())
+    assert "multiple" not in str(error.value)
 
 
 def test_an_algorithm_that_takes_old_partitions_from_their_tasks_is_refused() -> None:

@@ -1,3 +1,4 @@
+import itertools
 import json
 import time
 from typing import Any
@@ -138,6 +139,7 @@ def test_names_may_be_any_text() -> None:
         ({**FIRST, "broadcast": {}}, "malformed"),
         ({**FIRST, "broadcast": [["kafka", "clicks"]]}, "malformed"),
         ({**FIRST, "broadcast": clicks(0, 1)}, "malformed"),
+        ({**FIRST, "statefull": False}, "malformed"),
     ],
 )
 def test_documents_that_are_refused(document: Any, name: str) -> None:
@@ -209,3 +211,30 @@ def test_the_time_for_a_hundred_thousand_partitions_is_not_quadratic() -> None:
     assert time.process_time() - started < 8
     assert len(tasks) == 50_000
     assert tasks["Partition 49999"] == clicks(49_999, 99_999)
+
+
+CHAIN = [["kafka", f"s{number:05}"] for number in range(20_000)]
+
+
+@pytest.mark.parametrize(
+    ("joined", "known"),
+    [
+        ([[stream] for stream in CHAIN], 10_000),
+        (list(map(list, itertools.pairwise(CHAIN))), 10_000),
+        ([CHAIN], 10_000),
+        ([[CHAIN[0], stream] for stream in reversed(CHAIN)], 1),
+    ],
+    ids=["each alone", "in pairs", "all at once", "one by one"],
+)
+def test_the_time_for_twenty_thousand_joined_streams_is_not_quadratic(joined: list[Any], known: int) -> None:
+    document = {
+        "grouper": "partition",
+        "previous": {"Partition 0": [[*stream, 0] for stream in CHAIN[:known]]},
+        "partitions": [[*stream, 0] for stream in CHAIN],
+        "joined": joined,
+    }
+    started = time.process_time()
+    tasks = expand_offline(document)["tasks"]
+    # It takes half a second; what is quadratic would take minutes.
+    assert time.process_time() - started < 4
+    assert tasks == {"Partition 0": document["partitions"]}

@@ -70,14 +70,12 @@ def partitions_of(counts: Mapping[Stream, int]) -> list[SourcePartition]:
 
 
 def as_ssps(tasks: Tasks) -> dict[str, set[Ssp]]:
-    return {
-        task: {(p.stream.system, p.stream.name, p.partition) for p in held} for task, held in tasks.items()
-    }
+    return {task: {(p.stream.system, p.stream.name, p.number) for p in held} for task, held in tasks.items()}
 
 
 def readers(tasks: Tasks, stream: Stream) -> list[str]:
     """The task of each partition of a stream."""
-    by_number = {p.partition: task for task, held in tasks.items() for p in held if p.stream == stream}
+    by_number = {p.number: task for task, held in tasks.items() for p in held if p.stream == stream}
     return [by_number[number] for number in range(len(by_number))]
 
 
@@ -107,9 +105,7 @@ def test_two_streams_in_every_pair_of_small_histories_are_as_the_proposal_says(
         for counts in zip(clicks, orders, strict=True):
             partitions = partitions_of(dict(zip((CLICKS, ORDERS), counts, strict=True)))
             ours = assign(partitions, GROUPERS[grouper], ours)
-            theirs = sep_5(
-                {(p.stream.system, p.stream.name, p.partition) for p in partitions}, theirs, grouper
-            )
+            theirs = sep_5({(p.stream.system, p.stream.name, p.number) for p in partitions}, theirs, grouper)
             assert as_ssps(ours) == theirs
 
 
@@ -117,7 +113,7 @@ def test_two_streams_in_every_pair_of_small_histories_are_as_the_proposal_says(
 def test_where_nothing_expanded_the_plain_grouper_is_repeated(grouper: str) -> None:
     for clicks, orders in product(range(COUNT_MAX + 1), repeat=2):
         partitions = partitions_of({CLICKS: clicks, ORDERS: orders})
-        expected = plain([(p.stream.system, p.stream.name, p.partition) for p in partitions], grouper)
+        expected = plain([(p.stream.system, p.stream.name, p.number) for p in partitions], grouper)
         stateless = assign(partitions, GROUPERS[grouper])
         first = assign(partitions, GROUPERS[grouper], {})
         again = assign(partitions, GROUPERS[grouper], first)
@@ -195,6 +191,26 @@ def test_a_new_stream_meets_the_one_it_is_joined_with_or_is_refused(known: int, 
     else:
         with pytest.raises(JoinedStreamsDisagree):
             assign(partitions, by_partition, before, joined=[[CLICKS, ORDERS]])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_streams_that_any_groups_connect_are_one_group(seed: int) -> None:
+    choice = random.Random(seed)
+    streams = [Stream("kafka", f"s{number:02}") for number in range(12)]
+    joined = [choice.sample(streams, choice.choice([0, 1, 2, 2, 3])) for _ in range(choice.randint(1, 8))]
+    connected = {stream: {stream} for stream in streams}
+    for _ in streams:
+        for group in joined:
+            whole = set().union(*(connected[stream] for stream in group))
+            connected |= {stream: whole | connected[stream] for stream in whole}
+    expected = [sorted(connected[stream]) for stream in streams if len(connected[stream]) > 1]
+    partitions = partitions_of(dict.fromkeys(streams, 1))
+    if not expected:
+        assert len(assign(partitions, by_system_stream_partition, joined=joined)) == len(streams)
+        return
+    with pytest.raises(JoinedStreamsDisagree) as error:
+        assign(partitions, by_system_stream_partition, joined=joined)
+    assert error.value.streams == [[stream.system, stream.name] for stream in expected[0]]
 
 
 def partition_of(key: str, count: int) -> int:

@@ -1,14 +1,15 @@
 """The planner against every balanced assignment there is, on all small cases."""
 
+import math
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from meta.mapping.mapping import VnodeMapping
-from meta.mapping.plan import plan
+from meta.mapping.plan import Level, plan
 from meta.mapping.unit import Unit
 
 GONE = 9
@@ -20,7 +21,7 @@ Rows = npt.NDArray[np.int64]
 class Oracle:
     """Knows all balanced assignments of `vnode_count` vnodes, and scores each against a previous mapping."""
 
-    def __init__(self, vnode_count: int, units: tuple[Unit, ...]) -> None:
+    def __init__(self, vnode_count: int, units: tuple[Unit, ...], level: Level = "units") -> None:
         self.units = units
         total = sum(Fraction(str(unit.weight)) for unit in units)
         self.share = {u.id: vnode_count * Fraction(str(u.weight)) / total for u in units}
@@ -30,6 +31,11 @@ class Oracle:
         for unit, share in self.share.items():
             count = (every == unit).sum(axis=1)
             fair &= (count == np.floor(float(share))) | (count == np.ceil(float(share)))
+        for worker in {unit.worker for unit in units} if level == "workers" else ():
+            members = [unit.id for unit in units if unit.worker == worker]
+            count = np.isin(every, members).sum(axis=1)
+            worker_share = sum((self.share[unit] for unit in members), Fraction(0))
+            fair &= (count >= math.floor(worker_share)) & (count <= math.ceil(worker_share))
         self.balanced = every[fair]
         self.row_of = {tuple(row): number for number, row in enumerate(self.balanced.tolist())}
         self.has_ceil = np.array([(self.balanced == u.id).sum(axis=1) > self.share[u.id] for u in units]).T
@@ -56,11 +62,13 @@ class Oracle:
         return np.array([1 << (len(order) - order.index(unit)) for unit in self.units])
 
 
-def check_all(vnode_count: int, units: tuple[Unit, ...]) -> int:
-    oracle = Oracle(vnode_count, units)
+def check_all(vnode_count: int, units: tuple[Unit, ...], level: Level = "units", *, stride: int = 1) -> int:
+    """Every previous mapping, or every `stride`-th; returns how many."""
+    oracle = Oracle(vnode_count, units, level)
     cases = 0
-    for previous in product([*(unit.id for unit in units), GONE, None], repeat=vnode_count):
-        answer = plan(VnodeMapping(previous), units)
+    owners = [*(unit.id for unit in units), GONE, None]
+    for previous in islice(product(owners, repeat=vnode_count), 0, None, stride):
+        answer = plan(VnodeMapping(previous), units, level=level)
         scores = oracle.scores(previous)
         best = scores.min()
         assert scores[oracle.row_of[answer.mapping.owners]] == best, (previous, answer)
@@ -70,13 +78,17 @@ def check_all(vnode_count: int, units: tuple[Unit, ...]) -> int:
     return cases
 
 
-CASES = [(vnodes, units) for units in (1, 2, 3) for vnodes in range(units, 7)]
+CASES = [(vnodes, units, 1) for units in (1, 2, 3) for vnodes in range(units, 7) if (vnodes, units) != (6, 3)]
+LARGEST = [(6, 3, 7), pytest.param(6, 3, 1, marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize(("vnode_count", "unit_count"), CASES)
-def test_no_balanced_assignment_is_better_than_the_plan(vnode_count: int, unit_count: int) -> None:
+@pytest.mark.parametrize(("vnode_count", "unit_count", "stride"), [*CASES, *LARGEST])
+def test_no_balanced_assignment_is_better_than_the_plan(
+    vnode_count: int, unit_count: int, stride: int
+) -> None:
     units = tuple(Unit(unit_id, f"w{unit_id}") for unit_id in range(unit_count))
-    assert check_all(vnode_count, units) == (unit_count + 2) ** vnode_count
+    cases = check_all(vnode_count, units, stride=stride)
+    assert cases == -(-((unit_count + 2) ** vnode_count) // stride)
 
 
 @pytest.mark.parametrize("workers", ["aab", "aba", "aaa"])
@@ -98,3 +110,16 @@ def test_with_weights_each_unit_gets_the_floor_or_ceil_of_its_share(
     )
     for vnode_count in (3, 4):
         check_all(vnode_count, units)
+
+
+@pytest.mark.parametrize("workers", ["aab", pytest.param("aabb", marks=pytest.mark.slow)])
+def test_levelled_workers_cost_no_more_than_they_must(workers: str) -> None:
+    units = tuple(Unit(unit_id, worker) for unit_id, worker in enumerate(workers))
+    check_all(4, units, "workers")
+    check_all(5, units, "workers", stride=1 if len(units) == 4 else 3)
+
+
+@pytest.mark.parametrize("weights", [(2, 1, 1), (1, 0, 3), (0.1, 0.3, 0.2), (1, 1, 1.5)])
+def test_levelled_workers_of_unequal_units_cost_no_more_than_they_must(weights: tuple[float, ...]) -> None:
+    units = tuple(Unit(i, "aba"[i], weight) for i, weight in enumerate(weights))
+    check_all(4, units, "workers")

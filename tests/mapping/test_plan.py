@@ -1,18 +1,22 @@
 import json
 import random
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meta.mapping.errors import Malformed, MoreUnitsThanVnodes, NoCapacity, NoUnits, PlanError
 from meta.mapping.mapping import VnodeMapping
-from meta.mapping.plan import Plan, first_mapping, plan
+from meta.mapping.plan import Level, Plan, first_mapping, plan
 from meta.mapping.unit import UNIT_ID_MAX, Unit
 
 WALK = json.loads((Path(__file__).parent / "walk-30.json").read_text())["steps"]
@@ -99,25 +103,31 @@ def test_units_of_equal_weight_differ_by_one_vnode_at_most(rescale: tuple[VnodeM
     assert answer.certificate.spread == max(counts.values()) - min(counts[unit.id] for unit in units) <= 1
 
 
+options = st.fixed_dictionaries(
+    {"level": st.sampled_from(["units", "workers"])},
+    optional={"budget": st.integers(1, 9), "defragment": st.integers(0, 9)},
+)
+
+
 @few_examples
-@given(rescales(), st.randoms(use_true_random=False))
+@given(rescales(), options, st.randoms(use_true_random=False))
 def test_the_order_of_the_units_does_not_matter(
-    rescale: tuple[VnodeMapping, list[Unit]], shuffled: random.Random
+    rescale: tuple[VnodeMapping, list[Unit]], options: dict[str, Any], shuffled: random.Random
 ) -> None:
     previous, units = rescale
     other = list(units)
     shuffled.shuffle(other)
-    assert plan(previous, other) == plan(previous, units)
+    assert plan(previous, other, **options) == plan(previous, units, **options)
 
 
 @few_examples
-@given(rescales())
-def test_planning_again_moves_nothing(rescale: tuple[VnodeMapping, list[Unit]]) -> None:
+@given(rescales(), st.sampled_from(["units", "workers"]))
+def test_planning_again_moves_nothing(rescale: tuple[VnodeMapping, list[Unit]], level: Level) -> None:
     previous, units = rescale
-    once = plan(previous, units).mapping
-    again = plan(once, units)
+    once = plan(previous, units, level=level).mapping
+    again = plan(once, units, level=level)
     assert again.mapping == once
-    assert again.moves == ()
+    assert len(again.moves) == 0
     assert again.certificate.assigned == again.certificate.lower_bound == 0
 
 
@@ -171,7 +181,7 @@ def test_one_more_worker_of_eight_units() -> None:
     assert len(plan(start, units_of(range(40), per_worker=8)).moves) == 48
 
 
-@pytest.mark.parametrize(("vnode_count", "moves", "runs_max"), [(256, 412, 135), (2048, 3363, 345)])
+@pytest.mark.parametrize(("vnode_count", "moves", "runs_max"), [(256, 412, 118), (2048, 3363, 293)])
 def test_the_walk_of_thirty_rescales(vnode_count: int, moves: int, runs_max: int) -> None:
     mapping = first_mapping(vnode_count, units_of(range(16)))
     moved = 0
@@ -185,24 +195,77 @@ def test_the_walk_of_thirty_rescales(vnode_count: int, moves: int, runs_max: int
     assert mapping.run_count <= runs_max
 
 
-@pytest.mark.parametrize("owners", ["contiguous", "alternating", "of one unit", "half gone"])
-def test_the_largest_fragment_is_planned_within_a_second(owners: str) -> None:
-    vnode_count, units = 65_536, units_of(range(4096), per_worker=8)
-    previous = {
-        "contiguous": first_mapping(vnode_count, units[:-1]),
-        "alternating": VnodeMapping(tuple(v % 4095 for v in range(vnode_count))),
-        "of one unit": VnodeMapping((7,) * vnode_count),
-        "half gone": VnodeMapping(tuple(v % 8192 for v in range(vnode_count))),
-    }[owners]
+LARGEST = 65_536
+MANY = 4096
+
+
+@cache
+def largest_rescales() -> dict[str, tuple[VnodeMapping, list[Unit]]]:
+    """65,536 vnodes and 4,096 units, before and after."""
+    alone, by_eight = units_of(range(MANY)), units_of(range(MANY), per_worker=8)
+    replaced = units_of([*range(0, MANY, 2), *range(MANY, MANY + MANY // 2)], per_worker=8)
+    mixed = [Unit(u.id, u.worker, (0.0, 0.5, 1.0, 2.0, 3.7)[u.id % 5]) for u in by_eight]
+    distinct = [Unit(u.id, u.worker, 1 + u.id / 7) for u in by_eight]
+    drained = [Unit(u.id, u.worker, float(u.id % 2 == 0)) for u in by_eight]
+    draw = random.Random(1)
+    contiguous = first_mapping(LARGEST, alone)
+    scattered = VnodeMapping(tuple(draw.randrange(MANY) for _ in range(LARGEST)))
+    alternating = VnodeMapping(tuple(v % MANY for v in range(LARGEST)))
+    return {
+        "first mapping": (VnodeMapping.unowned(LARGEST), by_eight),
+        "one joins": (first_mapping(LARGEST, alone[:-1]), alone),
+        "one leaves": (contiguous, alone[1:]),
+        "half replaced": (contiguous, replaced),
+        "half replaced, alternating": (alternating, replaced),
+        "twice as many": (first_mapping(LARGEST, alone[: MANY // 2]), by_eight),
+        "half as many": (contiguous, by_eight[: MANY // 2]),
+        "half as many, alternating": (alternating, by_eight[: MANY // 2]),
+        "scattered": (scattered, by_eight),
+        "scattered, half replaced": (scattered, replaced),
+        "scattered, mixed weights": (scattered, mixed),
+        "scattered, distinct weights": (scattered, distinct),
+        "scattered, half drained": (scattered, drained),
+        "alternating, half drained": (alternating, drained),
+        "all gone": (alternating, units_of(range(MANY, 2 * MANY), per_worker=8)),
+        "of one unit": (VnodeMapping((7,) * LARGEST), by_eight),
+    }
+
+
+@pytest.mark.parametrize("case", largest_rescales())
+def test_the_largest_fragment_is_planned_in_a_moment(case: str) -> None:
+    """In less than 100 ms; twice that here, for the machine may be busy with something else."""
+    previous, units = largest_rescales()[case]
     seconds = []
-    # Processor time, and again if it was too much, since the machine may be busy with something else.
-    while len(seconds) < 2 and min(seconds, default=1) >= 1:
+    while len(seconds) < 8 and min(seconds, default=1.0) >= 0.1:
         started = time.process_time()
         answer = plan(previous, units)
         seconds.append(time.process_time() - started)
-        assert answer.certificate.gap == 0
-    print(f"{owners}: {len(answer.moves)} moves in {min(seconds):.3f} s")
-    assert min(seconds) < 1
+    print(f"{case}: {len(answer.moves)} moves in {min(seconds) * 1000:.0f} ms")
+    assert answer.certificate.gap == 0
+    assert min(seconds) < 0.2
+
+
+def test_the_largest_plan_fits_in_200_mb() -> None:
+    previous, units = largest_rescales()["scattered, half replaced"]
+    tracemalloc.start()
+    try:
+        assert len(plan(previous, units).moves) > 30_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    print(f"peak {peak / 1e6:.0f} MB")
+    assert peak < 200e6
+
+
+def test_a_million_vnodes_are_planned_in_seconds() -> None:
+    draw = np.random.default_rng(1)
+    previous = VnodeMapping.from_array(draw.integers(0, 2000, 1_000_000))
+    started = time.process_time()
+    answer = plan(previous, units_of(range(1000, 3000), per_worker=8))
+    seconds = time.process_time() - started
+    print(f"{len(answer.moves)} moves in {seconds:.1f} s")
+    assert answer.certificate.gap == 0
+    assert seconds < 10
 
 
 def test_reasons_are_in_plain_words() -> None:
@@ -213,6 +276,13 @@ def test_reasons_are_in_plain_words() -> None:
         (0, "unit 0 has 6 and keeps 4, its share"),
         (9, "unit 9 is gone"),
         (3, "unit 3 is drained (weight 0)"),
+    }
+    assert {(move.vnode, *move.reason.split("; ")[2:]) for move in answer.moves} == {
+        (4, "it stays on worker a", "it joins a run of unit 1"),
+        (5, "it stays on worker a", "it joins a run of unit 1"),
+        (7, "it joins a run of unit 1"),
+        (8, "it stays on worker b"),
+        (9, "it stays on worker b"),
     }
     assert {(move.target, move.reason.split("; ")[1]) for move in answer.moves} == {
         (1, "unit 1 has 1 and its share is 4"),
