@@ -3,6 +3,7 @@
 import sqlalchemy as sa
 from alembic import context
 
+from meta.store.database import open_engine
 from meta.store.tables import metadata
 
 
@@ -28,9 +29,11 @@ def run_online() -> None:
         return
     url = context.get_x_argument(as_dictionary=True).get("url")
     if not url:
-        raise SystemExit("which database? alembic -x url=sqlite:///meta.db ...")
-    with sa.create_engine(url).begin() as opened:
+        raise SystemExit("which database? alembic -x url=sqlite:///meta.db ... or url=postgresql://...")
+    engine = open_engine(url)
+    with engine.begin() as opened:
         run_on(opened)
+    engine.dispose()
 
 
 if context.is_offline_mode():

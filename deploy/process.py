@@ -22,14 +22,16 @@ class NotReady(Exception):
 
 
 class ServiceProcess:
-    """`vnodectl serve --data-dir DIR`, with an etcd of its own unless `etcd` (HOST:PORT) is given.
+    """`vnodectl serve --data-dir DIR`, with an etcd of its own unless `etcd` (HOST:PORT) is given, and SQLite unless
+    `database` (a URL) is.
 
     A restart keeps its data, its port and its own etcd's port.
     """
 
-    def __init__(self, data_dir: Path, etcd: str | None = None) -> None:
+    def __init__(self, data_dir: Path, etcd: str | None = None, database: str | None = None) -> None:
         self._data_dir = data_dir
         self._etcd = etcd
+        self._database = database
         self._log_file = data_dir / "service.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -54,6 +56,9 @@ class ServiceProcess:
         port = httpx.URL(self.url).port if self.url else 0
         # What this machine's own service is configured with is not for this one.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("VNODEMAP_")}
+        if self._database:
+            # Not an argument: those are for everybody on the machine to see, and a URL may hold a password.
+            environment["VNODEMAP_DATABASE_URL"] = self._database
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 # Through `child`, the service ends with this process, however that ends.

@@ -2,6 +2,7 @@
 # Sets up what the Makefile's targets need in this checkout, and says what is missing where it may not or cannot.
 #   deploy/setup.sh python   .venv with the pinned packages and vnodemap itself
 #   deploy/setup.sh java     a Java that Spark runs on
+#   deploy/setup.sh postgres a PostgreSQL server for the tests, which start it themselves
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -81,8 +82,26 @@ setup_java() {
   [ "$found" -ge "$JAVA_MIN" ] || fail "Java $found is too old, Spark needs >= $JAVA_MIN; install one and set JAVA_HOME to it"
 }
 
+# Most machines have it from a package in .venv by now; the others (no wheel, or an old C library) from Debian.
+setup_postgres() {
+  postgres_runs && return
+  # Debian's package would create a database cluster and start it on the standard port.
+  if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] && ! [ -e /etc/postgresql-common/createcluster.conf ]; then
+    mkdir -p /etc/postgresql-common
+    echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+  fi
+  install_debian postgresql || true
+  postgres_runs || fail "no PostgreSQL server found; the tests start one. Install it (Debian: postgresql) and put" \
+    "initdb and postgres on PATH, or name their folder: VNODEMAP_POSTGRES_BIN=/path/to/bin make ..."
+}
+
+postgres_runs() {
+  .venv/bin/python -c 'from deploy.postgres import binaries; print(binaries())' >/dev/null 2>&1
+}
+
 case "${1:-}" in
   python) setup_python ;;
   java) setup_java ;;
-  *) fail "usage: deploy/setup.sh python|java" ;;
+  postgres) setup_postgres ;;
+  *) fail "usage: deploy/setup.sh python|java|postgres" ;;
 esac

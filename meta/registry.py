@@ -15,12 +15,15 @@ from meta.mapping.placement import choose_units
 from meta.mapping.plan import first_mapping
 from meta.mapping.publication import Current, MappingVersion, Phase, digest, encode_body
 from meta.mapping.unit import Unit
-from meta.store.database import Database, Transaction
+from meta.store.database import Database, Transaction, retry_conflicts
 from storage_keys.errors import StorageKeyError, about
 from storage_keys.hash import hash_class, hash_id
 from storage_keys.type_name import parse_type
 from storage_keys.types import KeyType
 from storage_keys.vnode import check_vnode_count
+
+# What the database's column holds: 24 decimals, or 32 of anything else.
+HASH_ID_MAX = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Registry:
     database: Database
     hearing: Hearing
 
+    @retry_conflicts
     def add_worker(
         self, name: str, *, parallelism: int, heartbeat_timeout_ms: int | None
     ) -> tuple[Worker, bool]:
@@ -46,15 +50,18 @@ class Registry:
         """
         now_ms = self.hearing.now().now_ms
         with self.database.transaction() as tx:
+            added = tx.workers.add(
+                name, parallelism=parallelism, heartbeat_timeout_ms=heartbeat_timeout_ms, now_ms=now_ms
+            )
+            if added is not None:
+                return added, True
             known = tx.workers.get(name)
-            if known is None:
-                return tx.workers.add(
-                    name, parallelism=parallelism, heartbeat_timeout_ms=heartbeat_timeout_ms, now_ms=now_ms
-                ), True
+            assert known is not None, "workers are not removed"
             if len(known.unit_ids) != parallelism:
                 raise WorkerDiffers(name, len(known.unit_ids))
             return tx.workers.renew(name, heartbeat_timeout_ms=heartbeat_timeout_ms, now_ms=now_ms), False
 
+    @retry_conflicts
     def beat(self, worker: str) -> None:
         with self.database.transaction() as tx:
             if not tx.workers.beat(worker, self.hearing.now().now_ms):
@@ -78,6 +85,12 @@ def known_fragment(tx: Transaction, name: str) -> Fragment:
     if fragment is None:
         raise FragmentNotFound(name)
     return fragment
+
+
+def held_fragment(tx: Transaction, name: str) -> Fragment:
+    """The fragment, as nobody else changes it until this transaction ends."""
+    tx.fragments.hold(name)
+    return known_fragment(tx, name)
 
 
 def live_units(tx: Transaction, moment: Moment) -> tuple[Unit, ...]:
@@ -118,7 +131,10 @@ def _hash_id(request: FragmentRequest) -> str:
         check_vnode_count(request.vnode_count)
     except StorageKeyError as error:
         raise BadFragment("vnode_count", str(error)) from error
-    return hash_id([_distribution_type(field) for field in request.distribution_key])
+    found = hash_id([_distribution_type(field) for field in request.distribution_key])
+    if len(found) > HASH_ID_MAX:
+        raise BadFragment("distribution_key", "these are too many columns of long types; name fewer")
+    return found
 
 
 def _distribution_type(field: KeyField) -> KeyType:

@@ -13,8 +13,8 @@ from meta.lifecycle import Fragment, Moment, Progress, RescalePlan, Role, Subscr
 from meta.mapping.publication import Current, Phase
 from meta.planning import DryRun, Goal, advance, dry_run, mapping_version, planned_under, version_body
 from meta.publishing import Publishing, require_known
-from meta.registry import FragmentRequest, known_fragment, live_units, new_fragment
-from meta.store.database import Database, Transaction
+from meta.registry import FragmentRequest, held_fragment, known_fragment, live_units, new_fragment
+from meta.store.database import Database, Transaction, retry_conflicts
 from meta.trouble import Troubles
 
 FORGET_MS = 24 * 3600 * 1000
@@ -29,6 +29,7 @@ class Rescales:
         self._troubles = Troubles()
         self._publishing = Publishing(database, publisher, self._troubles)
 
+    @retry_conflicts
     def create_fragment(self, request: FragmentRequest) -> Fragment:
         """A fragment with its first version, settled at once."""
         moment = self._hearing.now()
@@ -38,10 +39,12 @@ class Rescales:
                 raise FragmentExists(request.name)
             fragment, body = new_fragment(request, live_units(tx, moment), moment.now_ms)
             require_known(tx, request.name, published)
-            tx.fragments.add(fragment, body)
+            if not tx.fragments.add(fragment, body):
+                raise FragmentExists(request.name)
         self.publish(fragment.name)
         return fragment
 
+    @retry_conflicts
     def plan(self, fragment_name: str, goal: Goal) -> DryRun:
         """A dry run on the current version, kept under a token until it expires."""
         moment = self._hearing.now()
@@ -52,6 +55,7 @@ class Rescales:
             tx.plans.add(planned.stored)
         return planned
 
+    @retry_conflicts
     def apply(self, token: str) -> RescalePlan:
         """Makes the plan the fragment's next version, and publishes it. The same token has the same answer."""
         moment = self._hearing.now()
@@ -59,6 +63,7 @@ class Rescales:
             fragment_name = planned_under(tx, token).fragment
         published = self._publishing.published(fragment_name)
         with self._database.transaction() as tx:
+            tx.fragments.hold(fragment_name)
             planned = planned_under(tx, token)
             if planned.applied_version is None:
                 require_known(tx, fragment_name, published)
@@ -67,6 +72,7 @@ class Rescales:
         self.publish(fragment_name)
         return planned
 
+    @retry_conflicts
     def accept(self, fragment_name: str, version: int) -> Current:
         """The point of no return, asked for by an applier before anything uses `version`."""
         now_ms = self._hearing.now().now_ms
@@ -83,13 +89,14 @@ class Rescales:
             self.publish(fragment_name)
         return current
 
+    @retry_conflicts
     def hear(
         self, fragment_name: str, subscriber_id: str, *, name: str, role: Role, acknowledged: int | None
     ) -> tuple[Subscriber, Fragment]:
         """A subscriber's registration, heartbeat and acknowledgement, if it has anything to acknowledge."""
         moment = self._hearing.now()
         with self._database.transaction() as tx:
-            fragment = known_fragment(tx, fragment_name)
+            fragment = held_fragment(tx, fragment_name)
             heard = Subscriber(subscriber_id, fragment_name, name, role, acknowledged, moment.now_ms)
             saved = tx.subscribers.save(self._without_future(heard, fragment))
             settled = _settle(tx, fragment, moment)
@@ -97,11 +104,12 @@ class Rescales:
             self.publish(fragment_name)
         return saved, fragment
 
+    @retry_conflicts
     def deregister(self, fragment_name: str, subscriber_id: str) -> None:
         """A subscriber leaves by itself, and is waited for no more."""
         moment = self._hearing.now()
         with self._database.transaction() as tx:
-            fragment = known_fragment(tx, fragment_name)
+            fragment = held_fragment(tx, fragment_name)
             tx.subscribers.remove(fragment_name, subscriber_id)
             settled = _settle(tx, fragment, moment)
         if settled:
@@ -136,13 +144,18 @@ class Rescales:
         """Brings etcd up to SQL; None where etcd did not take it now."""
         return self._publishing.publish(fragment_name)
 
+    @retry_conflicts
     def reconcile(self) -> None:
         """Settles what is due and brings etcd up to SQL, for every fragment; forgets what is of no use any more."""
         moment = self._hearing.now()
-        with self._database.transaction() as tx:
+        with self._database.reading() as tx:
             fragments = tx.fragments.all()
-            for fragment in fragments:
-                _settle(tx, fragment, moment)
+        for fragment in fragments:
+            if fragment.current.phase is not Phase.SETTLED:
+                # Each in a transaction of its own, so that none waits for the others.
+                with self._database.transaction() as tx:
+                    _settle(tx, held_fragment(tx, fragment.name), moment)
+        with self._database.transaction() as tx:
             tx.plans.forget_expired(moment.now_ms - FORGET_MS)
             # Who was silent while nobody could be heard is not forgotten: see `Moment`.
             if moment.now_ms - moment.silence_from_ms > FORGET_MS:

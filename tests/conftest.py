@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 import stamina
 
+from deploy.postgres import PostgresProcess
 from deploy.process import ServiceProcess
 from meta.coordination.embedded import EmbeddedEtcd
 from meta.etcd.client import EtcdClient
@@ -89,6 +90,16 @@ def etcd(shared_etcd: str) -> Iterator[EtcdClient]:
     """A client of the run's common etcd."""
     with EtcdClient([shared_etcd]) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresProcess]:
+    """The run's common PostgreSQL: not to be stopped, and each test has a database of its own."""
+    with (
+        tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder,
+        PostgresProcess(Path(folder)) as running,
+    ):
+        yield running
 
 
 @pytest.fixture

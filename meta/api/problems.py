@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problems: one table from the domain's errors to status and type."""
 
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -12,7 +13,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from meta import errors
-from meta.mapping.errors import PlanError
+from meta.mapping.errors import MappingError
+from meta.store.failures import Failure, failure_of
+
+log = logging.getLogger(__name__)
 
 STATUS: dict[type[Exception], HTTPStatus] = {
     errors.WorkerNotFound: HTTPStatus.NOT_FOUND,
@@ -30,6 +34,12 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     errors.DatabaseBehind: HTTPStatus.CONFLICT,
     errors.FragmentPublishedElsewhere: HTTPStatus.CONFLICT,
     errors.DigestConflict: HTTPStatus.CONFLICT,
+}
+
+FAILURE_STATUS = {
+    Failure.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    Failure.BUSY: HTTPStatus.SERVICE_UNAVAILABLE,
+    Failure.FULL: HTTPStatus.INSUFFICIENT_STORAGE,
 }
 
 MEDIA_TYPE = "application/problem+json"
@@ -56,8 +66,8 @@ def kind_of(error: type[Exception]) -> str:
 
 def install(app: FastAPI) -> None:
     app.add_exception_handler(errors.MetaError, _meta_error)
-    app.add_exception_handler(PlanError, _plan_error)
-    app.add_exception_handler(sa.exc.OperationalError, _database_away)
+    app.add_exception_handler(MappingError, _mapping_error)
+    app.add_exception_handler(sa.exc.SQLAlchemyError, _database_failed)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _our_mistake)
@@ -68,15 +78,18 @@ def _meta_error(_request: Request, error: Exception) -> JSONResponse:
     return problem(STATUS[type(error)], kind_of(type(error)), error.detail, vars(error))
 
 
-def _plan_error(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, PlanError)
+def _mapping_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, MappingError)
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.name, str(error), vars(error))
 
 
-def _database_away(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, sa.exc.OperationalError)
-    detail = f"the database does not take this now ({error.orig}); try again, and see the service's log"
-    return problem(HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable", detail)
+def _database_failed(_request: Request, error: Exception) -> JSONResponse:
+    failure = failure_of(error)
+    if failure is None:
+        raise error
+    # What the database said of itself (hosts, users, folders) is for the log.
+    log.warning("a request failed, the database is %s: %s", failure, getattr(error, "orig", error))
+    return problem(FAILURE_STATUS[failure], f"database-{failure}", failure.advice)
 
 
 def _invalid_request(_request: Request, error: Exception) -> JSONResponse:

@@ -28,6 +28,9 @@ from storage_keys.vnode import VNODE_COUNT_DEFAULT
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
 UNITS_MAX = 4096
 
+# PostgreSQL's texts have no NUL, so nobody's have.
+TEXT_PATTERN = r"^[^\x00]+$"
+
 Name = Annotated[str, Field(pattern=NAME_PATTERN, examples=["flights"])]
 Parallelism = Annotated[int, Field(ge=1, le=UNITS_MAX, strict=True)]
 Milliseconds = Annotated[int, Field(ge=100, le=24 * 3600 * 1000, strict=True)]
@@ -69,7 +72,7 @@ class WorkerOut(Response):
 
 
 class KeyFieldWire(Request):
-    name: Annotated[str, Field(min_length=1, max_length=255, examples=["tailnum"])]
+    name: Annotated[str, Field(pattern=TEXT_PATTERN, max_length=255, examples=["tailnum"])]
     type: Annotated[str, Field(min_length=1, max_length=255, examples=["string"])]
 
 
@@ -213,7 +216,7 @@ class PlanOut(Response):
 
 
 class RescaleIn(Request):
-    token: Annotated[str, Field(min_length=1, max_length=64)]
+    token: Annotated[str, Field(pattern=TEXT_PATTERN, max_length=64)]
 
 
 class RescaleOut(Response):
@@ -240,7 +243,7 @@ class RescaleOut(Response):
 
 
 class SubscriberIn(Request):
-    name: Annotated[str, Field(min_length=1, max_length=255)]
+    name: Annotated[str, Field(pattern=TEXT_PATTERN, max_length=255)]
     role: Role
     acknowledged_version: Annotated[int, Field(ge=1, strict=True)] | None = None
 

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from meta.lifecycle import Fragment, KeyField, PhaseChange
 from meta.mapping.publication import Current, Phase
+from meta.store.insertion import added
 from meta.store.tables import fragments, mapping_versions, phase_changes
 
 T = TypeVar("T")
@@ -16,30 +17,43 @@ class Fragments:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
-    def add(self, fragment: Fragment, body: bytes) -> None:
-        """A new fragment with its first version."""
+    def add(self, fragment: Fragment, body: bytes) -> bool:
+        """A new fragment with its first version; False where the name is taken."""
         current = fragment.current
-        self._connection.execute(
-            fragments.insert().values(
-                name=fragment.name,
-                vnode_count=fragment.vnode_count,
-                distribution_key=[asdict(field) for field in fragment.distribution_key],
-                hash_id=fragment.hash_id,
-                applier_timeout_ms=fragment.applier_timeout_ms,
-                created_at_ms=fragment.created_at_ms,
-                version=current.version,
-                phase=current.phase,
-            )
-        )
+        values = {
+            "name": fragment.name,
+            "vnode_count": fragment.vnode_count,
+            "distribution_key": [asdict(field) for field in fragment.distribution_key],
+            "hash_id": fragment.hash_id,
+            "applier_timeout_ms": fragment.applier_timeout_ms,
+            "created_at_ms": fragment.created_at_ms,
+            "version": current.version,
+            "phase": current.phase,
+        }
+        if not added(self._connection, fragments, values):
+            return False
         self._add_version(fragment.name, current, body, moves=0, now_ms=fragment.created_at_ms)
+        return True
+
+    def hold(self, name: str) -> None:
+        """Until this transaction ends no other one holds or changes this fragment; what it reads from here on counts.
+
+        On SQLite every writing transaction has the whole database for itself anyway.
+        """
+        # A statement of its own: one that also joined would, after its wait, miss the version that came meanwhile,
+        # since PostgreSQL reads only the locked row anew. The weaker lock lets plans, which only refer to it, pass.
+        self._connection.execute(
+            sa.select(fragments.c.name).where(fragments.c.name == name).with_for_update(key_share=True)
+        )
 
     def get(self, name: str) -> Fragment | None:
         row = self._connection.execute(_select_fragments().where(fragments.c.name == name)).one_or_none()
         return _fragment(row) if row else None
 
     def all(self) -> list[Fragment]:
-        rows = self._connection.execute(_select_fragments().order_by(fragments.c.name))
-        return [_fragment(row) for row in rows]
+        """By name. Sorted here, since a database has its own idea of an alphabet."""
+        rows = self._connection.execute(_select_fragments())
+        return sorted((_fragment(row) for row in rows), key=lambda fragment: fragment.name)
 
     def body(self, name: str, version: int) -> bytes | None:
         """The very bytes that are published for this version."""

@@ -11,6 +11,9 @@ from alembic.script import ScriptDirectory
 
 log = logging.getLogger(__name__)
 
+# Any number that no other program uses on the same database; replicas that start together upgrade one by one.
+_UPGRADE_LOCK = 0x766E6F6465
+
 _INSTALLED = Path(__file__).parent / "alembic"
 _CHECKOUT = Path(__file__).parents[2] / "alembic"
 
@@ -39,6 +42,7 @@ def upgrade(engine: sa.Engine) -> None:
     config = alembic_config()
     script = ScriptDirectory.from_config(config)
     with engine.begin() as connection:
+        _wait_for_turn(connection)
         found = MigrationContext.configure(connection).get_current_heads()
         known = {revision.revision for revision in script.walk_revisions()}
         newest = script.get_current_head() or "none"
@@ -48,3 +52,12 @@ def upgrade(engine: sa.Engine) -> None:
         command.upgrade(config, "head")
     if found != (newest,):
         log.info("database upgraded from %s to %s", ", ".join(found) or "empty", newest)
+
+
+def _wait_for_turn(connection: sa.Connection) -> None:
+    """One upgrade at a time. SQLite's transactions begin with the write lock."""
+    if connection.dialect.name == "postgresql":
+        # A revision may move every row of a table, which takes longer than any request may.
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '60s'")
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))

@@ -5,6 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from meta.lifecycle import Role, Subscriber
+from meta.store.insertion import insert_into
 from meta.store.tables import subscribers
 
 
@@ -15,32 +16,23 @@ class Subscribers:
     def save(self, subscriber: Subscriber) -> Subscriber:
         """Registers, beats and acknowledges in one. An acknowledgement never goes back."""
         values = {"name": subscriber.name, "role": subscriber.role, "seen_at_ms": subscriber.seen_at_ms}
-        renewed = self._connection.execute(
-            subscribers.update()
-            .where(_key(subscriber.fragment, subscriber.id))
-            .values(**values, acknowledged_version=_later(subscriber.acknowledged_version))
-        )
-        if renewed.rowcount == 0:
-            self._connection.execute(
-                subscribers.insert().values(
-                    fragment=subscriber.fragment,
-                    id=subscriber.id,
-                    acknowledged_version=subscriber.acknowledged_version,
-                    **values,
-                )
+        version = subscriber.acknowledged_version
+        self._connection.execute(
+            insert_into(subscribers, self._connection)
+            .values(fragment=subscriber.fragment, id=subscriber.id, acknowledged_version=version, **values)
+            .on_conflict_do_update(
+                index_elements=[subscribers.c.fragment, subscribers.c.id],
+                set_={**values, "acknowledged_version": _later(version)},
             )
+        )
         row = self._connection.execute(
             sa.select(subscribers).where(_key(subscriber.fragment, subscriber.id))
         ).one()
         return _subscriber(row)
 
     def of(self, fragment: str) -> list[Subscriber]:
-        rows = self._connection.execute(
-            sa.select(subscribers)
-            .where(subscribers.c.fragment == fragment)
-            .order_by(subscribers.c.name, subscribers.c.id)
-        )
-        return [_subscriber(row) for row in rows]
+        rows = self._connection.execute(sa.select(subscribers).where(subscribers.c.fragment == fragment))
+        return sorted((_subscriber(row) for row in rows), key=lambda found: (found.name, found.id))
 
     def remove(self, fragment: str, subscriber_id: str) -> None:
         self._connection.execute(subscribers.delete().where(_key(fragment, subscriber_id)))

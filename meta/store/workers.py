@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from meta.lifecycle import Worker
+from meta.store.insertion import added
 from meta.store.tables import units, workers
 
 
@@ -13,19 +14,20 @@ class Workers:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
-    def add(self, name: str, *, parallelism: int, heartbeat_timeout_ms: int | None, now_ms: int) -> Worker:
-        """A new worker with `parallelism` new units. Unit ids are never given twice."""
-        self._connection.execute(
-            workers.insert().values(
-                name=name,
-                heartbeat_timeout_ms=heartbeat_timeout_ms,
-                registered_at_ms=now_ms,
-                seen_at_ms=now_ms,
-            )
-        )
+    def add(
+        self, name: str, *, parallelism: int, heartbeat_timeout_ms: int | None, now_ms: int
+    ) -> Worker | None:
+        """A new worker with `parallelism` new units, whose ids are never given twice; None where it is known."""
+        values = {
+            "name": name,
+            "heartbeat_timeout_ms": heartbeat_timeout_ms,
+            "registered_at_ms": now_ms,
+            "seen_at_ms": now_ms,
+        }
+        if not added(self._connection, workers, values):
+            return None
         self._connection.execute(units.insert(), [{"worker": name}] * parallelism)
-        (added,) = self._read(workers.c.name == name)
-        return added
+        return self.get(name)
 
     def get(self, name: str) -> Worker | None:
         found = self._read(workers.c.name == name)
@@ -54,7 +56,7 @@ class Workers:
             sa.select(workers, units.c.id.label("unit_id"))
             .join(units, units.c.worker == workers.c.name)
             .where(condition)
-            .order_by(workers.c.name, units.c.id)
+            .order_by(units.c.id)
         ).all()
         return _workers(rows)
 
@@ -71,5 +73,5 @@ def _workers(rows: Iterable[sa.Row[Any]]) -> list[Worker]:
             registered_at_ms=of_worker[0].registered_at_ms,
             seen_at_ms=of_worker[0].seen_at_ms,
         )
-        for name, of_worker in by_name.items()
+        for name, of_worker in sorted(by_name.items())
     ]

@@ -16,7 +16,15 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = DEFAULT_PORT,
     database_url: Annotated[
         str | None,
-        typer.Option(envvar="VNODEMAP_DATABASE_URL", help="Default: SQLite in the data directory."),
+        typer.Option(
+            "--database",
+            "--database-url",
+            envvar="VNODEMAP_DATABASE_URL",
+            metavar="URL",
+            help="postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a password is safer in the environment variable, "
+            "in PGPASSWORD or in ~/.pgpass. Default: SQLite in the data directory.",
+            show_envvar=True,
+        ),
     ] = None,
     etcd: Annotated[
         list[str] | None,

@@ -26,7 +26,9 @@ from meta.mapping.publication import DEFAULT_ROOT
 from meta.registry import Registry
 from meta.rescale import Rescales
 from meta.store.database import Database
+from meta.store.failures import why_not_opened
 from meta.store.migrations import DatabaseFromTheFuture, upgrade
+from meta.store.url import UnusableDatabase
 from meta.vnodectl.session import ServeError, out
 
 log = logging.getLogger(__name__)
@@ -105,16 +107,15 @@ def _client(endpoints: tuple[str, ...]) -> EtcdClient:
 def _database(url: str) -> Iterator[Database]:
     try:
         database = Database(url)
-    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
-        raise ServeError(f"the database URL cannot be used: {error}") from error
+    except UnusableDatabase as error:
+        raise ServeError(str(error)) from error
     try:
         upgrade(database.engine)
         yield database
     except DatabaseFromTheFuture as error:
         raise ServeError(str(error)) from error
     except sa.exc.DBAPIError as error:
-        # `engine.url` hides the password.
-        raise ServeError(f"the database {database.engine.url} cannot be opened: {error.orig}") from error
+        raise ServeError(why_not_opened(database.engine.url, error)) from error
     finally:
         database.close()
 

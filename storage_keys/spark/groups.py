@@ -35,7 +35,7 @@ def groups(data: Column, before: tuple[bytes, bytes], *, flipped: bool) -> list[
     more = _bits(_MORE, flipped)
     last = (length - 1).bitwiseAND(sf.lit(_GROUP - 1))
     unused = sf.when(length > 0, sf.lit(_GROUP) - last).otherwise(sf.lit(0))
-    padding = sf.substring(sf.lit(_bits(_PADDING, flipped)), last * 10 + 2, unused)
+    padding = sf.substring(sf.lit(_bits(_PADDING, flipped)), last * (_GROUP + 1) + last + 2, unused)
     inline = sf.concat(*_inline(found, length, range(_FLAT, _INLINE), more), padding)
     tail = (
         sf.when(length <= _FLAT * _GROUP, padding)

@@ -68,9 +68,25 @@ class Story:
         return self.http.get(f"{self.path}/progress").json()
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def told(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServiceProcess]:
+    """The service that the stories are told to, on either database."""
+    if request.param == "sqlite":
+        yield request.getfixturevalue("shared_service")
+        return
+    postgres, template = request.getfixturevalue("postgres"), request.getfixturevalue("upgraded")
+    with (
+        postgres.database("stories", template) as url,
+        ServiceProcess(tmp_path_factory.mktemp("stories"), database=url) as running,
+    ):
+        yield running
+
+
 @pytest.fixture(scope="module")
-def http(shared_service: ServiceProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=shared_service.url) as client:
+def http(told: ServiceProcess) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=told.url) as client:
         # A new fragment begins on these (the smallest names), so a story's own units always make a version 2.
         for first in ("a1", "a2", "a3"):
             client.put(f"/v1/workers/{first}", json={"parallelism": 1})
@@ -485,6 +501,23 @@ def test_bytes_that_are_no_request(http: httpx.Client, body: bytes, status: int,
 def test_a_cut_document_is_told_where(http: httpx.Client) -> None:
     refused = http.post("/v1/fragments", content=b'{"name": oops', headers=JSON)
     problem(refused, 422, "invalid-request", "the request: it is no JSON, from character 9 on")
+
+
+def test_a_text_has_no_nul_whatever_the_database_thinks_of_it(story: Story) -> None:
+    problem(story.apply("\0" * 8), 422, "invalid-request", "token: ")
+    problem(story.hear("job", None, name="a\0b"), 422, "invalid-request", "name: ")
+    column = [{"name": "tail\0num", "type": "string"}]
+    problem(story.create(name=f"{story.name}-b", distribution_key=column), 422, "invalid-request", "name: ")
+    assert story.hear("job", None, name="a\nb \N{PILE OF POO}").json()["name"] == "a\nb \N{PILE OF POO}"
+
+
+def test_a_key_whose_hash_id_the_database_cannot_hold_is_refused(story: Story) -> None:
+    def key(columns: int) -> list[dict[str, str]]:
+        return [{"name": f"c{column}", "type": "decimal(38,18)"} for column in range(columns)]
+
+    assert story.create(name=f"{story.name}-24", distribution_key=key(24)).status_code == 201
+    refused = story.create(name=f"{story.name}-25", distribution_key=key(25))
+    problem(refused, 422, "bad-fragment", "distribution_key", "name fewer")
 
 
 def test_the_api_describes_itself(http: httpx.Client) -> None:

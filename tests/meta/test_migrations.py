@@ -1,25 +1,26 @@
-"""The schema's revisions, on SQLite and on a PostgreSQL of the test's own, and in the wheel."""
+"""The schema's revisions, on SQLite and on PostgreSQL, and in the wheel."""
 
-import os
 import re
-import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cache
 from pathlib import Path
+from threading import Barrier
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
-import stamina
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 
-from meta.store.database import Database, open_engine
+from deploy.postgres import PostgresProcess
+from meta.store.database import open_engine
 from meta.store.migrations import DatabaseFromTheFuture, alembic_config, upgrade
 from meta.store.tables import metadata
 
@@ -32,19 +33,34 @@ def on(connection: sa.Connection) -> Config:
     return config
 
 
-def dump(database_file: Path) -> list[str]:
-    with closing(sqlite3.connect(database_file)) as connection:
-        return list(connection.iterdump())
+def dump(engine: sa.Engine) -> dict[str, Any]:
+    """Everything in the database: of each table its columns, keys, indexes and rows."""
+    found = sa.inspect(engine)
+    tables = sa.MetaData()
+    tables.reflect(engine)
+    with engine.connect() as connection:
+        rows = {
+            name: sorted(map(repr, connection.execute(sa.select(table))))
+            for name, table in tables.tables.items()
+        }
+    return {
+        name: (
+            sorted(
+                (column["name"], repr(column["type"]), column["nullable"])
+                for column in found.get_columns(name)
+            ),
+            found.get_pk_constraint(name),
+            sorted(map(repr, found.get_foreign_keys(name))),
+            sorted(map(repr, found.get_indexes(name))),
+            rows[name],
+        )
+        for name in found.get_table_names()
+    }
 
 
 @pytest.fixture
-def database_file(tmp_path: Path) -> Path:
-    return tmp_path / "meta.db"
-
-
-@pytest.fixture
-def engine(database_file: Path) -> Iterator[sa.Engine]:
-    opened = open_engine(f"sqlite:///{database_file}")
+def engine(empty_url: str) -> Iterator[sa.Engine]:
+    opened = open_engine(empty_url)
     yield opened
     opened.dispose()
 
@@ -54,50 +70,82 @@ def test_an_empty_database_gets_all_tables(engine: sa.Engine) -> None:
     assert set(sa.inspect(engine).get_table_names()) == {*metadata.tables, "alembic_version"}
 
 
-def test_upgrading_again_changes_nothing(engine: sa.Engine, database_file: Path) -> None:
+def test_upgrading_again_changes_nothing(engine: sa.Engine) -> None:
     upgrade(engine)
-    written = dump(database_file)
+    written = dump(engine)
     upgrade(engine)
-    assert dump(database_file) == written
+    assert dump(engine) == written
 
 
-def test_the_revisions_make_exactly_the_tables_that_the_code_uses(database: Database) -> None:
-    with database.engine.begin() as connection:
+def test_replicas_that_start_at_once_upgrade_once(empty_url: str) -> None:
+    ready = Barrier(4)
+
+    def start(_replica: int) -> None:
+        own = open_engine(empty_url)
+        ready.wait()
+        upgrade(own)
+        own.dispose()
+
+    with ThreadPoolExecutor(4) as replicas:
+        list(replicas.map(start, range(4)))
+    engine = open_engine(empty_url)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM alembic_version").scalar_one() == 1
+    engine.dispose()
+
+
+def test_the_revisions_make_exactly_the_tables_that_the_code_uses(engine: sa.Engine) -> None:
+    upgrade(engine)
+    with engine.begin() as connection:
         command.check(on(connection))
 
 
-def test_down_and_up_again(engine: sa.Engine, database_file: Path) -> None:
+def test_a_column_that_no_revision_makes_is_found(engine: sa.Engine) -> None:
+    """So the check above can fail, on either database."""
     upgrade(engine)
-    written = dump(database_file)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE workers DROP COLUMN seen_at_ms")
+        with pytest.raises(CommandError, match="seen_at_ms"):
+            command.check(on(connection))
+
+
+def test_down_and_up_again(engine: sa.Engine) -> None:
+    upgrade(engine)
+    written = dump(engine)
     with engine.begin() as connection:
         command.downgrade(on(connection), "base")
     assert sa.inspect(engine).get_table_names() == ["alembic_version"]
     upgrade(engine)
-    assert sorted(dump(database_file)) == sorted(written)
+    assert dump(engine) == written
 
 
-def test_a_database_from_the_future_is_refused_and_left_as_it_is(
-    engine: sa.Engine, database_file: Path
-) -> None:
+def test_the_alembic_command_takes_either_database(database_url: str) -> None:
+    """As an administrator would type it: in the checkout, with a plain URL."""
+    alembic = [sys.executable, "-m", "alembic", "-x", f"url={database_url}", "check"]
+    ran = subprocess.run(alembic, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout.strip()) == (0, "No new upgrade operations detected."), ran.stderr
+
+
+def test_a_database_from_the_future_is_refused_and_left_as_it_is(engine: sa.Engine) -> None:
     upgrade(engine)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
         connection.exec_driver_sql("CREATE TABLE of_tomorrow (id INTEGER)")
-    written = dump(database_file)
+    written = dump(engine)
     with pytest.raises(DatabaseFromTheFuture, match=r"9999.*0001") as caught:
         upgrade(engine)
     assert caught.value.found == ("9999",)
-    assert dump(database_file) == written
+    assert dump(engine) == written
 
 
-def test_an_upgrade_that_fails_half_way_leaves_nothing(engine: sa.Engine, database_file: Path) -> None:
+def test_an_upgrade_that_fails_half_way_leaves_nothing(engine: sa.Engine) -> None:
     """`workers` is in the way, so the second table cannot be made; the first must not stay."""
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE workers (foreign_to_us TEXT)")
-    written = dump(database_file)
-    with pytest.raises(sa.exc.OperationalError, match="workers"):
+    written = dump(engine)
+    with pytest.raises(sa.exc.DBAPIError, match="workers"):
         upgrade(engine)
-    assert dump(database_file) == written
+    assert dump(engine) == written
 
 
 @cache
@@ -114,87 +162,17 @@ def test_the_sql_for_postgresql_is_rendered() -> None:
     assert "SERIAL" in statements
 
 
-class Postgres:
-    """A PostgreSQL on a socket in a folder of its own, as a user that is not root, whom it refuses."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._user = [] if os.geteuid() else ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        if not os.geteuid():
-            os.chown(folder, 65534, 65534)
-        self._run("initdb", "-D", folder / "data", "-U", "tester", "-A", "trust", "--no-sync", "--no-locale")
-        self._process = subprocess.Popen(
-            [*self._user, "postgres", "-D", folder / "data", "-k", folder, "-h", "", "-F"],
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def ask(self, sql: str) -> list[str]:
-        """The answer's rows, columns with a bar between them."""
-        psql = ["psql", "-h", str(self._folder), "-U", "tester", "-d", "postgres"]
-        options = [
-            "--no-psqlrc",
-            "--quiet",
-            "--tuples-only",
-            "--no-align",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-c",
-            sql,
-        ]
-        return self._run(*psql, *options).split()
-
-    @stamina.retry(
-        on=subprocess.CalledProcessError, attempts=None, timeout=30, wait_initial=0.05, wait_max=0.2
-    )
-    def wait_ready(self) -> None:
-        self.ask("SELECT 1")
-
-    def stop(self) -> None:
-        self._process.send_signal(2)  # its "fast" shutdown
-        self._process.wait(30)
-
-    def _run(self, *arguments: str | Path) -> str:
-        command_line = [*self._user, *arguments]
-        return subprocess.run(
-            command_line, cwd=self._folder, check=True, capture_output=True, text=True
-        ).stdout
-
-
-@pytest.fixture
-def postgres() -> Iterator[Postgres]:
-    for binary in ("initdb", "postgres", "psql"):
-        if shutil.which(binary) is None:
-            pytest.skip(f"{binary} is not on this machine")
-    with tempfile.TemporaryDirectory() as folder:
-        running = Postgres(Path(folder))
-        try:
-            running.wait_ready()
-            yield running
-        finally:
-            running.stop()
-
-
-def test_the_rendered_sql_runs_on_a_real_postgresql(postgres: Postgres) -> None:
-    postgres.ask(rendered("upgrade", "head"))
-    columns = postgres.ask(
-        "SELECT table_name, column_name, is_nullable FROM information_schema.columns "
-        "WHERE table_schema = 'public' AND table_name <> 'alembic_version'"
-    )
-    assert set(columns) == {
-        f"{table.name}|{column.name}|{'YES' if column.nullable else 'NO'}"
-        for table in metadata.tables.values()
-        for column in table.columns
-    }
-    postgres.ask(
-        "INSERT INTO workers VALUES ('w', NULL, 1, 1); INSERT INTO units (worker) VALUES ('w'), ('w')"
-    )
-    assert postgres.ask(
-        "DELETE FROM units WHERE id = 2; INSERT INTO units (worker) VALUES ('w') RETURNING id"
-    ) == ["3"]
-    postgres.ask(rendered("downgrade", "head:base"))
-    assert postgres.ask("SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == ["alembic_version"]
+def test_the_rendered_sql_makes_the_same_tables_as_an_upgrade(postgres: PostgresProcess, name: str) -> None:
+    with postgres.database(f"rendered_{name}") as by_hand, postgres.database(f"upgraded_{name}") as by_us:
+        rendering, upgrading = open_engine(by_hand), open_engine(by_us)
+        upgrade(upgrading)
+        postgres.execute(rendered("upgrade", "head"), f"rendered_{name}")
+        assert dump(rendering) == dump(upgrading)
+        upgrade(rendering)
+        postgres.execute(rendered("downgrade", "head:base"), f"rendered_{name}")
+        assert sa.inspect(rendering).get_table_names() == ["alembic_version"]
+        rendering.dispose()
+        upgrading.dispose()
 
 
 def test_the_wheel_has_the_listed_packages_and_upgrades_by_its_own_revisions(tmp_path: Path) -> None:
@@ -223,4 +201,5 @@ def test_the_wheel_has_the_listed_packages_and_upgrades_by_its_own_revisions(tmp
         [sys.executable, "-c", program, unpacked], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     assert upgraded.stdout.strip() == str(unpacked / "meta" / "store" / "alembic")
-    assert any("CREATE TABLE mapping_versions" in line for line in dump(tmp_path / "upgraded.db"))
+    with closing(sqlite3.connect(tmp_path / "upgraded.db")) as connection:
+        assert any("CREATE TABLE mapping_versions" in line for line in connection.iterdump())

@@ -4,13 +4,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Barrier
+from typing import TypeVar
 
+import psycopg
 import pytest
+import stamina
 
 from meta.coordination.publisher import Outcome, Publisher
 from meta.errors import (
     DatabaseBehind,
     DigestConflict,
+    FragmentExists,
     FragmentPublishedElsewhere,
     MetaError,
     PlanExpired,
@@ -28,6 +32,8 @@ from meta.planning import Goal
 from meta.registry import FragmentRequest, Registry
 from meta.rescale import Rescales
 from meta.store.database import Database
+
+T = TypeVar("T")
 
 APPLIER_TIMEOUT_MS = 10_000
 DAY_MS = 24 * 3600 * 1000
@@ -130,6 +136,83 @@ def test_of_many_plans_applied_at_once_exactly_one_wins(world: World) -> None:
     )
     assert [version.body.version for version in world.rescales.history("flights")] == [1, 2]
     assert world.published == (2, Phase.SETTLED)
+
+
+def at_once(*actions: Callable[[], T]) -> list[T]:
+    ready = Barrier(len(actions))
+
+    def released(action: Callable[[], T]) -> T:
+        ready.wait()
+        return action()
+
+    with ThreadPoolExecutor(len(actions)) as threads:
+        return list(threads.map(released, actions))
+
+
+def test_one_token_applied_by_many_at_once_has_one_answer(world: World) -> None:
+    token = world.plan(1, 2)
+    applied = at_once(*[lambda: world.rescales.apply(token)] * 20)
+    assert {plan.applied_version for plan in applied} == {2}
+    assert world.current == (2, Phase.SETTLED)
+
+
+def test_the_last_of_many_acknowledgements_at_once_settles(world: World) -> None:
+    """Each sees those before it: were they to count side by side, none would be the last."""
+    jobs = [f"job{number}" for number in range(12)]
+    for version in (2, 3, 4):
+        for job in jobs:
+            world.hear(job, version - 1)
+        world.rescales.apply(world.plan(1, 2) if version % 2 == 0 else world.plan(1, 2, 3))
+        assert world.current == (version, Phase.RESCALING)
+        at_once(*(lambda job=job, version=version: world.hear(job, version) for job in jobs))
+        assert world.current == (version, Phase.SETTLED)
+
+
+def test_who_registers_at_once_with_others_is_registered_once(world: World) -> None:
+    def add_worker() -> bool:
+        return world.registry.add_worker("w3", parallelism=2, heartbeat_timeout_ms=None)[1]
+
+    assert at_once(*[add_worker] * 12).count(True) == 1
+    at_once(*[lambda: world.hear("job", 1)] * 12)
+    assert [subscriber.id for subscriber in world.rescales.subscribers("flights")] == ["job"]
+    key = (KeyField("origin", "string"),)
+
+    def create() -> str:
+        try:
+            return world.rescales.create_fragment(
+                FragmentRequest("trains", 64, key, 2, APPLIER_TIMEOUT_MS)
+            ).name
+        except FragmentExists as error:
+            return type(error).__name__
+
+    assert sorted(at_once(*[create] * 12)) == ["FragmentExists"] * 11 + ["trains"]
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_deadlock_is_tried_again_and_nobody_hears_of_it(
+    world: World, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = world.plan(1, 2)
+    plan_id = token.partition(".")[0]
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(database_url) as administrator:
+        administrator.execute("SET deadlock_timeout = '60s'")  # so that the other one is the victim
+        administrator.execute("SELECT id FROM plans WHERE id = %s FOR UPDATE", [plan_id])
+        applying = threads.submit(world.rescales.apply, token)
+        wait_for_a_waiter(database_url)
+        administrator.execute("SELECT name FROM fragments WHERE name = 'flights' FOR UPDATE")
+        administrator.commit()
+        assert applying.result(10).applied_version == 2
+    assert world.current == (2, Phase.SETTLED)
+    assert [record.name for record in caplog.records if "DeadlockDetected" in str(vars(record))] == [
+        "stamina"
+    ]
+
+
+@stamina.retry(on=AssertionError, attempts=None, timeout=10, wait_initial=0.02, wait_max=0.05)
+def wait_for_a_waiter(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        assert connection.execute(waiting).fetchone() == (1,)
 
 
 def test_a_silent_applier_is_waited_for_and_then_counts_as_stopped(world: World) -> None:

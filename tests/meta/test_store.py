@@ -1,16 +1,22 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from dataclasses import replace
+from itertools import cycle
+from threading import Barrier, Event, Thread
 
 import pytest
 import sqlalchemy as sa
 
+from deploy.postgres import PostgresProcess
 from meta.lifecycle import Fragment, KeyField, PhaseChange, Role, Subscriber
 from meta.mapping.publication import Current, Phase, digest
-from meta.store.database import Database
+from meta.store.database import Database, Transaction
+from meta.store.failures import Failure, failure_of
 from meta.store.tables import units, workers
+from storage_keys.hash import hash_id
+from storage_keys.type_name import parse_type
 
-THREADS = 12
+AT_ONCE = 50
 
 
 def current(version: int, phase: Phase, body: bytes) -> Current:
@@ -38,6 +44,14 @@ def at_once(*actions: Callable[[], bool]) -> list[bool]:
 
     with ThreadPoolExecutor(len(actions)) as threads:
         return list(threads.map(released, actions))
+
+
+@pytest.fixture
+def replicas(database: Database, database_url: str) -> Iterator[tuple[Database, Database]]:
+    """Two engines on one database, as two replicas of the service have."""
+    other = Database(database_url)
+    yield database, other
+    other.close()
 
 
 def begin(database: Database, fragment: str, body: bytes) -> bool:
@@ -68,9 +82,16 @@ def test_a_fragment_comes_back_as_it_was_written(database: Database, flights: st
         assert tx.fragments.get("trains") is None
 
 
-def test_of_many_that_begin_a_version_at_once_exactly_one_wins(database: Database, flights: str) -> None:
-    bodies = [f"second by {number}".encode() for number in range(THREADS)]
-    won = at_once(*(lambda body=body: begin(database, flights, body) for body in bodies))
+def test_of_many_that_begin_a_version_at_once_exactly_one_wins(
+    replicas: tuple[Database, Database], database: Database, flights: str
+) -> None:
+    bodies = [f"second by {number}".encode() for number in range(AT_ONCE)]
+    won = at_once(
+        *(
+            lambda body=body, replica=replica: begin(replica, flights, body)
+            for body, replica in zip(bodies, cycle(replicas), strict=False)
+        )
+    )
     assert won.count(True) == 1
     winner = bodies[won.index(True)]
     assert stored(database, flights).current == current(2, Phase.RESCALING, winner)
@@ -88,20 +109,25 @@ def test_a_version_begins_only_from_its_settled_base(database: Database, flights
         assert not tx.fragments.begin_version(flights, 1, second, b"x", moves=0, now_ms=12), "stale base"
         assert not tx.fragments.begin_version(flights, 2, third, b"third", moves=0, now_ms=12), "in flight"
         assert tx.fragments.change_phase(flights, 2, Phase.RESCALING, Phase.SETTLED, now_ms=13)
+        assert not tx.fragments.begin_version(flights, 1, third, b"third", moves=0, now_ms=14), (
+            "stale, settled"
+        )
         assert tx.fragments.begin_version(flights, 2, third, b"third", moves=0, now_ms=14)
     assert stored(database, flights).current == third
 
 
 def test_of_many_that_accept_or_settle_at_once_each_change_happens_once(
-    database: Database, flights: str
+    replicas: tuple[Database, Database], database: Database, flights: str
 ) -> None:
     begin(database, flights, b"second")
-    accepted = at_once(
-        *[lambda: change(database, flights, Phase.RESCALING, Phase.ACCEPTED) for _ in range(THREADS)]
-    )
-    settled = at_once(
-        *[lambda: change(database, flights, Phase.ACCEPTED, Phase.SETTLED) for _ in range(THREADS)]
-    )
+
+    def change_at_once(source: Phase, target: Phase) -> list[bool]:
+        return at_once(
+            *[lambda on=on: change(on, flights, source, target) for on in replicas * (AT_ONCE // 2)]
+        )
+
+    accepted = change_at_once(Phase.RESCALING, Phase.ACCEPTED)
+    settled = change_at_once(Phase.ACCEPTED, Phase.SETTLED)
     assert accepted.count(True) == settled.count(True) == 1
     assert not change(database, flights, Phase.RESCALING, Phase.ACCEPTED), "there is no way back"
 
@@ -131,6 +157,85 @@ def test_a_transaction_that_fails_leaves_nothing(database: Database, flights: st
     assert stored(database, flights).current == FIRST
     with database.transaction() as tx:
         assert tx.fragments.body(flights, 2) is None
+
+
+def test_who_holds_a_fragment_reads_what_the_holder_before_wrote(
+    replicas: tuple[Database, Database], flights: str
+) -> None:
+    """Also where a version came while it waited: it finds the fragment, at that version."""
+    first, second = replicas
+    holding, seen = Event(), []
+
+    def wait_and_read() -> None:
+        holding.wait()
+        with second.transaction() as tx:
+            tx.fragments.hold(flights)
+            seen.append(tx.fragments.get(flights))
+
+    waiting = Thread(target=wait_and_read)
+    waiting.start()
+    with first.transaction() as tx:
+        tx.fragments.hold(flights)
+        holding.set()
+        waiting.join(0.2)
+        assert seen == [], "it waits"
+        new = current(2, Phase.RESCALING, b"second")
+        assert tx.fragments.begin_version(flights, 1, new, b"second", moves=0, now_ms=1)
+    waiting.join(10)
+    assert [fragment.current for fragment in seen if fragment] == [new]
+
+
+def test_what_is_there_already_is_told_and_not_written_again(database: Database, flights: str) -> None:
+    with database.transaction() as tx:
+        before = tx.fragments.get(flights)
+        assert before is not None
+        assert not tx.fragments.add(replace(before, vnode_count=512), b"another first")
+        assert tx.fragments.get(flights) == before
+        assert tx.workers.add("w1", parallelism=2, heartbeat_timeout_ms=None, now_ms=1) is not None
+        assert tx.workers.add("w1", parallelism=3, heartbeat_timeout_ms=None, now_ms=2) is None
+        assert [worker.unit_ids for worker in tx.workers.all()] == [(1, 2)]
+
+
+def test_every_list_has_one_order_whatever_the_database_thinks_of_letters(
+    database: Database, flights: str
+) -> None:
+    names = ["a", "a-b", "a.c", "ab", "b"]
+    with database.transaction() as tx:
+        before = tx.fragments.get(flights)
+        assert before is not None
+        for name in reversed(names):
+            tx.fragments.add(replace(before, name=name), b"first")
+            tx.workers.add(name, parallelism=1, heartbeat_timeout_ms=None, now_ms=1)
+        for subscriber in ("z", "B", "a", "\N{LATIN SMALL LETTER A WITH DIAERESIS}"):
+            tx.subscribers.save(replace(heard(1), id=f"id-{subscriber}", name=subscriber))
+        assert [fragment.name for fragment in tx.fragments.all()] == [*names, flights]
+        assert [worker.name for worker in tx.workers.all()] == names
+        found = [subscriber.name for subscriber in tx.subscribers.of(flights)]
+        assert found == ["B", "a", "z", "\N{LATIN SMALL LETTER A WITH DIAERESIS}"]
+
+
+def test_the_longest_of_everything_that_the_api_lets_through_fits(database: Database, flights: str) -> None:
+    """SQLite takes any length, PostgreSQL what the column says."""
+    key = tuple(
+        KeyField(f"{column:02}" + "\N{OLD ITALIC LETTER A}" * 253, "decimal(38,18)") for column in range(24)
+    )
+    hashed = hash_id([parse_type(field.type) for field in key])
+    now_ms = 2**42
+    with database.transaction() as tx:
+        longest = Fragment("f" * 63, 65_536, key, hashed, 24 * 3600 * 1000, now_ms, FIRST)
+        assert tx.fragments.add(longest, b"first")
+        assert tx.fragments.get(longest.name) == longest
+        widest = Subscriber(
+            "s" * 64, longest.name, "\N{OLD ITALIC LETTER A}" * 255, Role.READER, 2**31 - 1, now_ms
+        )
+        assert tx.subscribers.save(widest) == widest
+        assert tx.workers.add(
+            "w" * 63, parallelism=4096, heartbeat_timeout_ms=24 * 3600 * 1000, now_ms=now_ms
+        )
+        body = b"\x00" * 400_000
+        new = current(2, Phase.RESCALING, body)
+        assert tx.fragments.begin_version(longest.name, 1, new, body, moves=65_536, now_ms=now_ms)
+        assert tx.fragments.body(longest.name, 2) == body
 
 
 def heard(version: int | None, seen_at_ms: int = 0, role: Role = Role.APPLIER) -> Subscriber:
@@ -192,3 +297,58 @@ def test_reading_waits_for_no_writer(database: Database) -> None:
         assert reading.workers.all() == []
     with database.reading() as reading:
         assert [worker.name for worker in reading.workers.all()] == ["w1"]
+
+
+def test_reading_sees_one_instant_in_all_its_statements(database: Database, flights: str) -> None:
+    with database.reading() as reading:
+        before = reading.fragments.get(flights)
+        assert begin(database, flights, b"second")
+        assert reading.fragments.get(flights) == before
+        assert reading.fragments.body(flights, 2) is None
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_what_reads_on_postgresql_cannot_write(database: Database, flights: str) -> None:
+    with pytest.raises(sa.exc.InternalError, match="read-only") as caught, database.reading() as reading:
+        reading.workers.beat("w1", 1)
+    assert failure_of(caught.value) is Failure.UNAVAILABLE, "as of a standby that took over"
+
+
+def test_a_session_on_postgresql_waits_for_nothing_without_end_and_commits_to_disk(
+    postgres: PostgresProcess, name: str
+) -> None:
+    with postgres.database(name) as url:
+        postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+        database = Database(f"{url}?application_name=mine")
+        with database.engine.connect() as connection:
+            settings = {
+                setting: connection.exec_driver_sql(f"SHOW {setting}").scalar_one()
+                for setting in ("lock_timeout", "statement_timeout", "synchronous_commit", "application_name")
+            }
+        database.close()
+    assert settings == {
+        "lock_timeout": "5s",
+        "statement_timeout": "30s",
+        "synchronous_commit": "on",
+        "application_name": "mine",
+    }
+
+
+def test_a_row_that_somebody_else_keeps_locked_makes_the_database_busy(
+    replicas: tuple[Database, Database], database_url: str, flights: str
+) -> None:
+    first, second = replicas
+    at_most = "PRAGMA busy_timeout = 50" if database_url.startswith("sqlite") else "SET lock_timeout = '50ms'"
+    with first.transaction() as tx, second.engine.connect() as impatient:
+        tx.fragments.hold(flights)
+        impatient.connection.cursor().execute(at_most)
+        with pytest.raises(sa.exc.OperationalError) as caught:
+            Transaction.on(impatient).fragments.hold(flights)
+    assert failure_of(caught.value) is Failure.BUSY
+
+
+def test_what_we_did_wrong_is_no_failure_of_the_database(database: Database) -> None:
+    with pytest.raises(sa.exc.DBAPIError) as caught, database.engine.connect() as connection:
+        connection.exec_driver_sql("SELECT nonsense FROM nowhere")
+    assert failure_of(caught.value) is None
+    assert failure_of(ValueError()) is None
