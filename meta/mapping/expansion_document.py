@@ -65,6 +65,9 @@ def _previous(document: dict[Any, Any]) -> dict[str, list[SourcePartition]] | No
     stateful = _given(document, "stateful", default=True)
     if not isinstance(stateful, bool):
         raise Malformed(f"stateful is true or false, not {shown(stateful)}")
+    if stateful and document.get("previous", {}) is None:
+        # What a script reads from a refusal: to take it for a first run would part keys from their state.
+        raise Malformed("previous is null; leave it out, or write {}, if this is the job's first run")
     previous = _given(document, "previous", {})
     if not isinstance(previous, dict) or isinstance(previous.get("tasks"), dict):
         raise Malformed(
