@@ -1,8 +1,8 @@
 """The planner by load: from what each vnode weighs to the mapping whose fullest unit carries the least.
 
 A pure function, as `plan`: any previous mapping, independent of the order of the units, and planning again from
-the result moves nothing. The problem is NP-hard, so the answer is a local optimum (`load_search`) that carries a
-proven lower bound (`load_bound`) to be judged by.
+the result of a plan without a budget moves nothing. The problem is NP-hard, so the answer is a local optimum
+(`load_search`) that carries a proven lower bound (`load_bound`) to be judged by.
 """
 
 import math
@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
+from meta.mapping.amount import is_amount
 from meta.mapping.errors import Malformed
 from meta.mapping.load_bound import CountBounds, Floats, Ints, count_bounds, lower_bound, speeds_of
 from meta.mapping.load_search import level_out, level_within
@@ -51,16 +52,18 @@ def plan_by_load(
 
     `loads[v]` is what vnode v weighs, in bytes or rows a second. Counts stay within `count_slack` of a unit's fair
     share, at least 1. With a `budget`, at most so many moves from units that are listed, and none but repairs
-    (draining, counts out of bounds) while there are any; then the largest load falls as far as the budget lets it.
+    (draining, counts out of bounds) while there are any, even where these raise the largest load; then it falls as
+    far as the budget lets it.
     `remaining_moves` is what a plan without a budget would move after this one; 0 also where the budget is too
-    small for any further step. Where all loads are 0, counts are levelled.
+    small for any further step. Where all loads are 0, counts are levelled, as
+    `plan` does.
     Raises `NoUnits`, `NoCapacity`, `MoreUnitsThanVnodes`, `Malformed`.
     """
     start = _Start(previous, sorted_units(units), loads, count_slack)
     require_budget(budget)
     if not start.loads.any():
         return _by_count(previous, start.units, budget)
-    return _planned(start, budget)
+    return _planned(start, None if budget is None else min(budget, previous.vnode_count))
 
 
 def max_load_of(mapping: VnodeMapping, units: Iterable[Unit], loads: Sequence[float]) -> float:
@@ -118,7 +121,8 @@ def _planned(start: _Start, budget: int | None) -> Plan:
     problem = Problem(sizes, order, start.homes[order], start.speeds, start.bounds)
     owners = problem.homes
     if (owners == WAITING).all():
-        # Nobody has anything to keep, so begin with one run for each unit.
+        # Nobody has anything to keep or to move, so begin with one run for each unit, and with no budget.
+        budget = None
         owners = start._slots(first_mapping(len(order), start.bearing).array)[order]
     bound, within = (
         lower_bound(sizes.astype(np.float64), problem.homes, start.speeds, problem.bounds, limit)
@@ -227,7 +231,7 @@ def _checked_loads(loads: object, vnode_count: int) -> Floats:
             f"there are {len(values)} loads and {vnode_count} vnodes; give one load for each vnode"
         )
     for vnode, value in enumerate(values):
-        if not _is_load(value):
+        if not is_amount(value):
             raise Malformed(
                 f"vnode {vnode}: a load is a finite number from 0 (bytes or rows a second), not {shown(value)};"
                 " give 0 where nothing is known"
@@ -235,15 +239,6 @@ def _checked_loads(loads: object, vnode_count: int) -> Floats:
     return np.array(values, dtype=np.float64)
 
 
-def _is_load(value: object) -> bool:
-    if type(value) not in (int, float, np.float64, np.int64):
-        return False
-    try:
-        return math.isfinite(load := float(value)) and load >= 0  # type: ignore[arg-type]
-    except OverflowError:
-        return False
-
-
 def _require_slack(slack: object) -> None:
-    if type(slack) not in (int, float) or not math.isfinite(slack) or slack < 0:  # type: ignore[arg-type, operator]
+    if not is_amount(slack):
         raise Malformed(f"a count slack is a finite number from 0, such as 0.25, not {shown(slack)}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from meta.mapping.amount import is_amount
 from meta.mapping.errors import Malformed
 from storage_keys.errors import shown
 
@@ -32,16 +33,17 @@ class LoadPolicy:
     cool_down_s: float = 3_600.0
 
     def __post_init__(self) -> None:
-        if not _is_number(self.threshold) or self.threshold < 1:
+        if not is_amount(self.threshold) or self.threshold < 1:
             raise Malformed(f"a threshold is a number from 1 (max/mean), not {shown(self.threshold)}")
-        if not _is_number(self.hold_s) or self.hold_s < 0:
+        if not is_amount(self.hold_s) or self.hold_s < 0:
             raise Malformed(f"a hold is a number of seconds from 0, not {shown(self.hold_s)}")
-        if not _is_number(self.improvement) or not 0 < self.improvement < 1:
+        if not is_amount(self.improvement) or not 0 < self.improvement < 1:
             raise Malformed(f"an improvement is a part between 0 and 1, not {shown(self.improvement)}")
-        if not _is_number(self.cool_down_s) or self.cool_down_s < 0:
+        if not is_amount(self.cool_down_s) or self.cool_down_s < 0:
             raise Malformed(f"a cool-down is a number of seconds from 0, not {shown(self.cool_down_s)}")
 
     def exceeded(self, mean_load: float, max_load: float) -> bool:
+        """Whether the threshold is; who asks keeps the time since when, for `verdict`."""
         return max_load > mean_load * self.threshold
 
 
@@ -109,11 +111,11 @@ def _require_figures(
     since_rescale_s: float | None,
 ) -> None:
     for name, value in (("mean", mean_load), ("largest", max_load), ("planned largest", planned_max_load)):
-        if not _is_number(value) or value < 0:
+        if not is_amount(value) or value < 0:
             raise Malformed(f"the {name} load is a finite number from 0, not {shown(value)}")
-    if not _is_number(exceeded_s) or exceeded_s < 0:
+    if not is_amount(exceeded_s) or exceeded_s < 0:
         raise Malformed(f"the time above the threshold is seconds from 0, not {shown(exceeded_s)}")
-    if since_rescale_s is not None and (not _is_number(since_rescale_s) or since_rescale_s < 0):
+    if since_rescale_s is not None and (not is_amount(since_rescale_s) or since_rescale_s < 0):
         raise Malformed(f"the time since the last rescale is seconds from 0, not {shown(since_rescale_s)}")
 
 
@@ -125,9 +127,9 @@ def smoothed(
     What was known `half_life_s` ago counts half; `elapsed_s` is the time since `previous`, which is None at first.
     Two observations of the same loads weigh what one after the same time weighs. Raises `Malformed`.
     """
-    if not _is_number(elapsed_s) or elapsed_s < 0:
+    if not is_amount(elapsed_s) or elapsed_s < 0:
         raise Malformed(f"an elapsed time is seconds from 0, not {shown(elapsed_s)}; the clock went back?")
-    if not _is_number(half_life_s) or half_life_s <= 0:
+    if not is_amount(half_life_s) or half_life_s <= 0:
         raise Malformed(f"a half-life is a number of seconds above 0, not {shown(half_life_s)}")
     now = _loads(observed, "observed")
     if previous is None:
@@ -153,7 +155,3 @@ def _loads(values: npt.ArrayLike, name: str) -> Loads:
         vnode = int(bad[0])
         raise Malformed(f"{name} load of vnode {vnode} is {loads[vnode]:g}; leave the observation out")
     return loads
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float, np.float64) and math.isfinite(value)  # type: ignore[arg-type]

@@ -51,11 +51,6 @@ class Loading:
     def max_level(self) -> float:
         return float(self.levels.max())
 
-    def sorted_levels(self) -> list[float]:
-        """The greatest first: of two mappings the one with the lesser list is the better."""
-        levels: list[float] = np.sort(self.levels)[::-1].tolist()
-        return levels
-
     def take(self, rank: int) -> None:
         """Off its owner, to be moved on; until then it counts as a move."""
         source = int(self.owners[rank])

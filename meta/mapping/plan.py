@@ -1,9 +1,9 @@
 """The rescale planner: from the previous owners and the units to the next mapping and its certificate.
 
-A pure function that accepts any previous mapping: with gaps, gone owners, or badly unbalanced. The result
-does not depend on the order of the units, and planning again from it moves nothing. `quota` says how many
-vnodes each unit gets, which makes the number of moves minimal; `layout` says which, which keeps runs few;
-`defragment` spends extra moves on fewer runs; `budget` spreads the moves over several plans.
+A pure function that accepts any previous mapping: with gaps, gone owners, or badly unbalanced. The result does not
+depend on the order of the units, and planning again from it moves nothing, but for what `defragment` allows anew.
+`quota` says how many vnodes each unit gets, which makes the number of moves minimal; `layout` says which, which keeps
+runs few; `defragment` spends extra moves on fewer runs; `budget` spreads the moves over several plans.
 """
 
 from collections.abc import Iterable, Iterator

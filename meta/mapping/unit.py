@@ -1,8 +1,8 @@
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from meta.mapping.amount import is_amount
 from meta.mapping.errors import Malformed
 from storage_keys.errors import shown
 
@@ -26,7 +26,7 @@ class Unit:
             raise Malformed(f"a unit id is an integer from 0 to {UNIT_ID_MAX}, not {shown(self.id)}")
         if not isinstance(self.worker, str) or not self.worker:
             raise Malformed(f"unit {self.id}: a worker is a name that is not empty, not {shown(self.worker)}")
-        if not _is_weight(self.weight):
+        if not is_amount(self.weight):
             raise Malformed(f"unit {self.id}: a weight is a finite number from 0, not {shown(self.weight)}")
         object.__setattr__(self, "weight", float(self.weight))
 
@@ -38,12 +38,3 @@ def sorted_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
         if unit.id == following.id:
             raise Malformed(f"unit {unit.id} is listed twice; list each unit once")
     return by_id
-
-
-def _is_weight(value: object) -> bool:
-    if type(value) not in (int, float):
-        return False
-    try:
-        return math.isfinite(weight := float(value)) and weight >= 0  # type: ignore[arg-type]
-    except OverflowError:
-        return False

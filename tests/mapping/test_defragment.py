@@ -143,3 +143,10 @@ def test_runs_are_near_the_fewest_there_can_be(vnode_count: int, unit_count: int
     assert min(ratios) >= 1
     assert mean <= 1.04
     assert worst <= 1.34
+
+
+def test_with_a_budget_too_an_exchange_is_made() -> None:
+    scattered = VnodeMapping.parse("0*3 1 0 1*3")
+    (step,) = steps(scattered, [Unit(0, "a"), Unit(1, "b")], 2, defragment=2)
+    assert str(step.mapping) == "0*4 1*4"
+    assert (step.certificate.moves, step.certificate.gap) == (2, 2)

@@ -381,3 +381,24 @@ def test_the_unit_of_the_loads_does_not_change_the_plan(scale: float) -> None:
     whole = [float(vnode % 7 + 1) for vnode in range(64)]
     planned = plan_by_load(level(64, 4), units_of(4), [load * scale for load in whole])
     assert planned.mapping == plan_by_load(level(64, 4), units_of(4), whole).mapping
+
+
+@pytest.mark.parametrize(
+    "previous", [VnodeMapping.unowned(256), VnodeMapping((9,) * 256)], ids=["nobody", "gone"]
+)
+def test_where_nobody_has_anything_a_budget_keeps_nobody_waiting(previous: VnodeMapping) -> None:
+    units = [Unit(0, "a", 1.0), Unit(1, "b", 1000.0), Unit(2, "c", 1.0)]
+    answer = plan_by_load(previous, units, [1.0] * 256, budget=1)
+    assert answer.mapping.units == (0, 1, 2)
+    assert answer.remaining_moves == 0
+    assert answer.mapping == plan_by_load(previous, units, [1.0] * 256).mapping
+
+
+def test_numbers_beyond_all_measure_are_planned_or_refused() -> None:
+    units = [Unit(0, "a"), Unit(1, "b")]
+    previous = VnodeMapping((0, 0))
+    assert plan_by_load(previous, units, [1, 1], budget=10**400).mapping.units == (0, 1)
+    with pytest.raises(Malformed, match="count slack"):
+        plan_by_load(previous, units, [1, 1], count_slack=10**400)
+    with pytest.raises(Malformed, match="vnode 1"):
+        plan_by_load(previous, units, [1, 10**400])
