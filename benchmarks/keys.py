@@ -72,10 +72,15 @@ class Figure:
     def __str__(self) -> str:
         ours = self.rates["ours"]
         beside = ", ".join(
-            f"{name} {rate:.3f} ({ours / rate:.0f}x)" for name, rate in self.rates.items() if name != "ours"
+            f"{name} {rate:.3f} ({ours / rate:.1f}x)" for name, rate in self.rates.items() if name != "ours"
         )
-        goal = "" if self.goal is None else f"; goal {self.goal:g} {'met' if self.met else 'MISSED'}"
-        return f"{self.name:40} {ours:6.2f} M/s; {beside}{goal}"
+        return f"{self.name:40} {ours:6.2f} M/s; {beside}{self._goal()}"
+
+    def _goal(self) -> str:
+        if self.goal is None:
+            return ""
+        times = "" if self.times_goal == 1 else f" and {self.times_goal:g}x"
+        return f"; goal {self.goal:g}{times} {'met' if self.met else 'MISSED'}"
 
 
 def main() -> None:
