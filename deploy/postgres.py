@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -108,11 +108,10 @@ class PostgresProcess:
                 stderr=log,
                 start_new_session=True,
             )
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.kill)
             self._wait_ready()
-        except BaseException:
-            self.kill()
-            raise
+            undo.pop_all()
 
     def stop(self) -> None:
         """Its "fast" shutdown: every session is ended, what had committed is kept."""

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -75,12 +76,11 @@ class ServiceProcess:
                 # A terminal's Ctrl-C goes to whole groups; when to stop the service is for its starter to say.
                 start_new_session=True,
             )
-        try:
-            self.url = self._wait_ready()
-        except BaseException:
+        with ExitStack() as undo:
             # Whoever starts it in a `with` has nothing to stop it by.
-            self.stop()
-            raise
+            undo.callback(self.stop)
+            self.url = self._wait_ready()
+            undo.pop_all()
 
     def kill(self) -> None:
         """SIGKILL, as a crash would be."""

@@ -6,7 +6,7 @@ files of different names; only the name that its last run returned is committed.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Final
 from uuid import uuid4
@@ -140,9 +140,11 @@ def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
 
 @contextmanager
 def _removed_on_failure(filesystem: fs.FileSystem, path: str) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
+    def remove() -> None:
         if filesystem.get_file_info(path).type == fs.FileType.File:
             filesystem.delete_file(path)
-        raise
+
+    with ExitStack() as undo:
+        undo.callback(remove)
+        yield
+        undo.pop_all()

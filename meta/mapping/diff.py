@@ -143,11 +143,6 @@ class Diff:
         )
 
 
-def diff(before: VnodeMapping, after: VnodeMapping) -> Diff:
-    """Raises `UnrelatedVnodeCounts`."""
-    return Diff(before, after)
-
-
 def apply(diff: Diff, mapping: VnodeMapping) -> VnodeMapping:
     """`diff.after`, where `mapping` is `diff.before`. Raises `NotTheBase`."""
     base = diff.before

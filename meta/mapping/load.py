@@ -16,10 +16,11 @@ from meta.mapping.amount import is_amount
 from meta.mapping.errors import Malformed
 from meta.mapping.load_bound import CountBounds, Floats, Ints, count_bounds, lower_bound, speeds_of
 from meta.mapping.load_search import level_out, level_within
-from meta.mapping.load_state import DRAINED, WAITING, Loading, Problem
+from meta.mapping.load_state import DRAINED, Loading, Problem
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.moves import Moves
 from meta.mapping.plan import Certificate, Plan, first_mapping, plan, require_budget, require_plannable
+from meta.mapping.stretches import WAITING
 from meta.mapping.unit import Unit, sorted_units
 from storage_keys.errors import shown
 

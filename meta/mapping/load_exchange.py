@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from meta.mapping.load_bound import Ints
-from meta.mapping.load_state import WAITING, Loading
+from meta.mapping.load_state import Loading
+from meta.mapping.stretches import WAITING
 
 _NEAR = 32  # units with the most room, looked at before all others
 _PAIRS_MAX = 32  # vnodes of a unit up to which pairs of them are tried
@@ -30,8 +31,8 @@ class _Reach(NamedTuple):
     vnodes: int
 
 
-class Step(NamedTuple):
-    moves: tuple[tuple[int, int], ...]  # rank and target
+Step = tuple[tuple[int, int], ...]
+"""Moves that belong together: rank and target of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def _whole(loading: Loading, giver: int, target: float) -> Step | None:
     room[giver] = np.inf
     home = int(problem.homes[rank])
     taker = home if home >= 0 and room[home] < np.inf else int(room.argmin())
-    return Step(((rank, taker),)) if room[taker] < np.inf else None
+    return ((rank, taker),) if room[taker] < np.inf else None
 
 
 def _best_exchange(
@@ -188,7 +189,7 @@ def _evaluate(
 
 
 def _step(given: Ints, taken: Ints, giver: int, taker: int) -> Step:
-    return Step((*product(given.tolist(), [taker]), *product(taken.tolist(), [giver])))
+    return (*product(given.tolist(), [taker]), *product(taken.tolist(), [giver]))
 
 
 def _cost(loading: Loading, ranks: Ints, source: Ints | int, target: Ints | int) -> Ints:

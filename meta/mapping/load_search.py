@@ -11,7 +11,8 @@ import numpy as np
 from meta.mapping.load_bound import Ints
 from meta.mapping.load_exchange import find_step
 from meta.mapping.load_settling import settle
-from meta.mapping.load_state import WAITING, Loading, Problem
+from meta.mapping.load_state import Loading, Problem
+from meta.mapping.stretches import WAITING
 
 # A maximum this near to its bound is the smallest for all purposes, and one that falls by less is not worth a move.
 NEAR_ENOUGH = 1e-3
@@ -70,7 +71,7 @@ def lower(loading: Loading, target: float, budget: int | None = None) -> None:
         step = find_step(loading, int(loading.levels.argmax()), target, left)
         if step is None:
             return
-        for rank, unit in step.moves:
+        for rank, unit in step:
             loading.move(rank, unit)
 
 

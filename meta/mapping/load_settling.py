@@ -5,7 +5,8 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from meta.mapping.load_state import DRAINED, WAITING, Loading
+from meta.mapping.load_state import DRAINED, Loading
+from meta.mapping.stretches import WAITING
 
 
 def settle(loading: Loading, budget: int | None) -> bool:

@@ -10,14 +10,15 @@ from typing import Self
 import numpy as np
 
 from meta.mapping.load_bound import CountBounds, Floats, Ints
+from meta.mapping.stretches import WAITING
 
-WAITING = -1  # nobody's, or a gone owner's: placed for nothing
 DRAINED = -2  # on a unit of weight 0: leaving it is a move
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`sizes` ascend, int64 of shape (V,); `homes[r]` is the owner before, or `WAITING` or `DRAINED`.
+    """`sizes` ascend, int64 of shape (V,); `homes[r]` is the owner before, or `WAITING` (nobody's,
+    or a gone owner's: placed for nothing) or `DRAINED`.
 
     `vnodes[r]` is the vnode of rank r.
     """
@@ -30,7 +31,7 @@ class Problem:
 
 
 class Loading:
-    """Owners of all ranks with what follows from them; changes only by `move`."""
+    """Owners of all ranks with what follows from them; changes only by `take` and `move`."""
 
     def __init__(self, problem: Problem, owners: Ints) -> None:
         self.problem = problem

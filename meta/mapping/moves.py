@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, overload
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -37,10 +37,6 @@ class Moves(Sequence[Move]):
         self._reason = reason
         assert self.vnodes.shape == self.sources.shape == self.targets.shape
         assert bool((self.vnodes[1:] > self.vnodes[:-1]).all()), "moves are in order of vnodes"
-
-    @classmethod
-    def none(cls) -> Self:
-        return cls((), (), (), _no_reason)
 
     def __len__(self) -> int:
         return len(self.vnodes)
@@ -83,7 +79,3 @@ def _column(values: npt.ArrayLike) -> Ids:
     column = np.array(values, dtype=np.int64)
     column.flags.writeable = False
     return column
-
-
-def _no_reason(vnode: int, source: int, target: int) -> str:
-    raise AssertionError((vnode, source, target))

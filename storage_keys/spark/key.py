@@ -88,7 +88,7 @@ def _by_expressions(schema: KeySchema, columns: Mapping[str, Column]) -> Column:
 
 
 def _length(schema: KeySchema, columns: Mapping[str, Column]) -> Column:
-    """The key's length in bytes, from the columns: to ask the key itself has Spark keep it, which takes 0.1 us."""
+    """The key's length in bytes, from the columns: to ask the key itself would have Spark keep it."""
     lengths = (length_of(column.type, columns[column.name]) for column in schema.columns)
     return reduce(operator.add, lengths) + HEAD_BYTES
 

@@ -3,7 +3,7 @@
 Under ANSI, Spark's default, a cast of a number to BINARY is refused, though the engine has it in every session: the
 `LEGACY` mode of a cast in its protocol. The Python API offers the session's mode and `try_cast` alone, so the cast is
 made here as a node of the tree that lies below a Column. By way of hexadecimal digits, which is what is left to SQL,
-a key of a bigint takes three times as long.
+a key of a bigint takes more than twice as long.
 """
 
 from typing import Any, Final, cast

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta.mapping.diff import ChangedRun, Changes, Diff, apply, diff
+from meta.mapping.diff import ChangedRun, Changes, Diff, apply
 from meta.mapping.errors import NotTheBase, UnrelatedVnodeCounts
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.unit import UNIT_ID_MAX
@@ -29,7 +29,7 @@ def pairs_of_mappings(draw: st.DrawFn) -> tuple[VnodeMapping, VnodeMapping]:
 def test_a_diff_tells_moved_assigned_and_released_vnodes_apart() -> None:
     before = VnodeMapping.parse("0*4 1*4 -*2")
     after = VnodeMapping.parse("0*2 2*2 1*3 -*1 3*2")
-    answer = diff(before, after)
+    answer = Diff(before, after)
     assert answer.changes.vnodes.tolist() == [2, 3, 7, 8, 9]
     assert answer.moves.vnodes.tolist() == [2, 3]
     assert (answer.moves.sources.tolist(), answer.moves.targets.tolist()) == ([0, 0], [2, 2])
@@ -44,7 +44,7 @@ def test_a_diff_tells_moved_assigned_and_released_vnodes_apart() -> None:
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
 def test_what_a_diff_or_its_copy_says_cannot_be_changed(copied: Any) -> None:
-    original = diff(VnodeMapping((0, 0, None)), VnodeMapping((0, 1, 2)))
+    original = Diff(VnodeMapping((0, 0, None)), VnodeMapping((0, 1, 2)))
     assert len(original.moves) == 1
     answer: Diff = copied(original)
     assert answer == original
@@ -65,7 +65,7 @@ def test_changes_leave_the_columns_that_they_are_made_of_as_they_are() -> None:
 @given(pairs_of_mappings())
 def test_the_diff_is_what_differs_vnode_by_vnode(pair: tuple[VnodeMapping, VnodeMapping]) -> None:
     before, after = pair
-    answer = diff(before, after)
+    answer = Diff(before, after)
     larger = max(before.vnode_count, after.vnode_count)
     differing = {
         vnode: (
@@ -86,7 +86,7 @@ def test_the_diff_is_what_differs_vnode_by_vnode(pair: tuple[VnodeMapping, Vnode
 
 @given(pairs_of_mappings())
 def test_runs_of_changes_are_maximal(pair: tuple[VnodeMapping, VnodeMapping]) -> None:
-    changes = diff(*pair).changes
+    changes = Diff(*pair).changes
     runs = changes.runs()
     assert [changes.runs(runs_max) for runs_max in range(4)] == [runs[:runs_max] for runs_max in range(4)]
     assert changes.vnodes[changes.run_starts].tolist() == [run.first for run in runs]
@@ -101,7 +101,7 @@ def test_before_and_the_changes_make_after_and_the_inverse_leads_back(
     pair: tuple[VnodeMapping, VnodeMapping],
 ) -> None:
     before, after = pair
-    answer = diff(before, after)
+    answer = Diff(before, after)
     rebuilt = before.with_vnode_count(answer.vnode_count).array.copy()
     for part in (answer.moves, answer.assigned, answer.released):
         assert np.array_equal(rebuilt[part.vnodes], part.sources)
@@ -116,7 +116,7 @@ def test_before_and_the_changes_make_after_and_the_inverse_leads_back(
 
 
 def test_a_diff_is_refused_by_another_mapping_also_where_only_an_unchanged_vnode_differs() -> None:
-    answer = diff(VnodeMapping((0, 0, 1, None)), VnodeMapping((0, 2, 1, None)))
+    answer = Diff(VnodeMapping((0, 0, 1, None)), VnodeMapping((0, 2, 1, None)))
     with pytest.raises(NotTheBase, match="vnode 2 is owned by nobody and the diff starts from unit 1; make"):
         apply(answer, VnodeMapping((0, 0, None, 5)))
     with pytest.raises(NotTheBase, match="8 vnodes and the diff starts from 4"):
@@ -129,38 +129,38 @@ def test_a_diff_is_refused_by_another_mapping_also_where_only_an_unchanged_vnode
 def test_vnode_counts_that_no_common_vnode_fits_are_refused(before: int, after: int, nearest: int) -> None:
     told = f"{after} is neither a multiple nor a divisor of {before} vnodes; use one of either, such as {nearest}$"
     with pytest.raises(UnrelatedVnodeCounts, match=told) as error:
-        diff(VnodeMapping.unowned(before), VnodeMapping.unowned(after))
+        Diff(VnodeMapping.unowned(before), VnodeMapping.unowned(after))
     assert error.value.nearest == (nearest,)
 
 
 def test_a_multiplied_mapping_differs_in_nothing() -> None:
     mapping = VnodeMapping.parse("0*3 1*2 -*3")
-    assert len(diff(mapping, mapping.multiplied(32)).changes) == 0
-    assert len(diff(mapping.multiplied(32), mapping).changes) == 0
+    assert len(Diff(mapping, mapping.multiplied(32)).changes) == 0
+    assert len(Diff(mapping.multiplied(32), mapping).changes) == 0
 
 
 def test_the_text_is_runs_and_its_length_has_a_bound() -> None:
     before = VnodeMapping.parse("0*64 1*63 -*1")
     after = VnodeMapping.parse("0*60 2*4 1*4 2*1 1*58 2*1")
-    assert diff(before, after).text() == (
+    assert Diff(before, after).text() == (
         "128 vnodes: moves 5, assigned 1, released 0, runs 3\n"
         "  vnodes 60..63: unit 0 -> unit 2\n"
         "  vnode 68: unit 1 -> unit 2\n"
         "  vnode 127: nobody -> unit 2"
     )
-    assert diff(before, after).text(runs_max=1) == (
+    assert Diff(before, after).text(runs_max=1) == (
         "128 vnodes: moves 5, assigned 1, released 0, runs 3\n"
         "  vnodes 60..63: unit 0 -> unit 2\n"
         "  and more: runs 2, vnodes 2"
     )
-    assert diff(before, before).text() == "128 vnodes: moves 0, assigned 0, released 0, runs 0"
-    assert diff(VnodeMapping((0, 1)), VnodeMapping((0, 0, 1, 3))).text() == (
+    assert Diff(before, before).text() == "128 vnodes: moves 0, assigned 0, released 0, runs 0"
+    assert Diff(VnodeMapping((0, 1)), VnodeMapping((0, 0, 1, 3))).text() == (
         "2 -> 4 vnodes, counted as 4: moves 1, assigned 0, released 0, runs 1\n  vnode 3: unit 1 -> unit 3"
     )
 
 
 def test_a_large_diff_has_a_short_text() -> None:
     every = np.arange(65_536)
-    text = diff(VnodeMapping.from_array(every % 4096), VnodeMapping.from_array((every + 1) % 4096)).text()
+    text = Diff(VnodeMapping.from_array(every % 4096), VnodeMapping.from_array((every + 1) % 4096)).text()
     assert len(text.splitlines()) == 42
     assert text.splitlines()[-1] == "  and more: runs 65496, vnodes 65496"
