@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from meta.api import fragments, problems, rescales, subscribers, workers
 from meta.api.control import Control, Controlled
-from meta.api.wire import CoordinationOut, EtcdOut, HealthOut, ProblemOut
+from meta.api.wire.service import CoordinationOut, EtcdOut, HealthOut, ProblemOut
 
 PROBLEM: dict[str, Any] = {"model": ProblemOut, "description": "Refused; the detail says what to do"}
 

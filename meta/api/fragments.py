@@ -6,16 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from meta.api.control import Controlled
-from meta.api.wire import (
-    NAME_PATTERN,
-    AcceptanceOut,
-    FragmentIn,
-    FragmentOut,
-    PlanIn,
-    PlanOut,
-    ProgressOut,
-    VersionOut,
-)
+from meta.api.wire.base import NAME_PATTERN
+from meta.api.wire.fragments import FragmentIn, FragmentOut
+from meta.api.wire.plans import PlanIn, PlanOut
+from meta.api.wire.rescales import AcceptanceOut
+from meta.api.wire.subscribers import ProgressOut
+from meta.api.wire.versions import VersionOut
 from meta.registry import FragmentRequest
 
 router = APIRouter(prefix="/v1/fragments", tags=["fragments"])

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from fastapi import APIRouter
 
 from meta.api.control import Controlled
-from meta.api.wire import RescaleIn, RescaleOut
+from meta.api.wire.rescales import RescaleIn, RescaleOut
 
 router = APIRouter(prefix="/v1/rescales", tags=["rescales"])
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path
 
 from meta.api.control import Controlled
 from meta.api.fragments import FragmentName
-from meta.api.wire import HeardOut, SubscriberIn, SubscriberOut
+from meta.api.wire.subscribers import HeardOut, SubscriberIn, SubscriberOut
 
 router = APIRouter(prefix="/v1/fragments/{name}/subscribers", tags=["subscribers"])
 

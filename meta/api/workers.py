@@ -6,7 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from meta.api.control import Controlled
-from meta.api.wire import NAME_PATTERN, WorkerIn, WorkerOut
+from meta.api.wire.base import NAME_PATTERN
+from meta.api.wire.workers import WorkerIn, WorkerOut
 
 router = APIRouter(prefix="/v1/workers", tags=["workers"])
 

@@ -14,6 +14,7 @@ import stamina
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from meta.store.audit import Audit
 from meta.store.failures import is_busy_sqlite, is_conflict
 from meta.store.fragments import Fragments
 from meta.store.plans import Plans
@@ -60,10 +61,17 @@ class Transaction:
     fragments: Fragments
     plans: Plans
     subscribers: Subscribers
+    audit: Audit
 
     @classmethod
     def on(cls, connection: sa.Connection) -> "Transaction":
-        return cls(Workers(connection), Fragments(connection), Plans(connection), Subscribers(connection))
+        return cls(
+            workers=Workers(connection),
+            fragments=Fragments(connection),
+            plans=Plans(connection),
+            subscribers=Subscribers(connection),
+            audit=Audit(connection),
+        )
 
 
 class Database:

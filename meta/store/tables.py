@@ -7,6 +7,7 @@ the one place that changes, by a compare-and-set in one statement.
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     ForeignKey,
     ForeignKeyConstraint,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
 )
 
 metadata = MetaData(
@@ -33,6 +35,8 @@ workers = Table(
     "workers",
     metadata,
     Column("name", String(63), primary_key=True),
+    Column("labels", JSON, nullable=False, server_default="{}"),
+    Column("draining", Boolean, nullable=False, server_default=false()),
     Column("heartbeat_timeout_ms", Integer),
     Column("registered_at_ms", BigInteger, nullable=False),
     Column("seen_at_ms", BigInteger, nullable=False),
@@ -54,10 +58,14 @@ fragments = Table(
     Column("vnode_count", Integer, nullable=False),
     Column("distribution_key", JSON, nullable=False),
     Column("hash_id", String(255), nullable=False),
+    Column("table_ids", JSON, nullable=False, server_default="[]"),
+    Column("adaptive", JSON),
     Column("applier_timeout_ms", Integer, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("version", Integer, nullable=False),
     Column("phase", String(16), nullable=False),
+    Column("oldest_version", Integer, nullable=False, server_default="1"),
+    Column("load_exceeded_since_ms", BigInteger),
 )
 
 mapping_versions = Table(
@@ -68,6 +76,8 @@ mapping_versions = Table(
     Column("body", LargeBinary, nullable=False),
     Column("digest", String(64), nullable=False),
     Column("moves", Integer, nullable=False),
+    Column("cause", String(16), nullable=False, server_default="rescale"),
+    Column("plan", String(32)),
     Column("created_at_ms", BigInteger, nullable=False),
 )
 
@@ -93,7 +103,11 @@ plans = Table(
     Column("digest", String(64), nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("expires_at_ms", BigInteger, nullable=False),
+    Column("goal", JSON, nullable=False, server_default="{}"),
+    Column("remaining_moves", Integer, nullable=False, server_default="0"),
     Column("applied_version", Integer),
+    Column("applied_at_ms", BigInteger),
+    Column("handover", JSON),
     Index(None, "fragment"),
 )
 
@@ -105,5 +119,57 @@ subscribers = Table(
     Column("name", String(255), nullable=False),
     Column("role", String(16), nullable=False),
     Column("acknowledged_version", Integer),
+    Column("handed_over", JSON),
     Column("seen_at_ms", BigInteger, nullable=False),
+)
+
+vnode_loads = Table(
+    "vnode_loads",
+    metadata,
+    Column("fragment", ForeignKey("fragments.name"), primary_key=True),
+    Column("reporter", String(64), primary_key=True),
+    Column("loads", LargeBinary, nullable=False),
+    Column("observed_at_ms", BigInteger, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("name", String(255), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("secret_hash", String(64), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger),
+    Column("revoked_at_ms", BigInteger),
+)
+
+audit_entries = Table(
+    "audit_entries",
+    metadata,
+    # SQLite counts up integers of this one type only.
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("caller", String(255), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("request_id", String(64), nullable=False),
+    Column("action", String(64), nullable=False),
+    Column("subject", String(255), nullable=False),
+    Column("detail", JSON, nullable=False),
+    Index(None, "at_ms"),
+    Index(None, "subject"),
+    sqlite_autoincrement=True,
+)
+
+idempotent_answers = Table(
+    "idempotent_answers",
+    metadata,
+    Column("caller", String(255), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("request_digest", String(64), nullable=False),
+    Column("status", Integer),
+    Column("headers", JSON),
+    Column("body", LargeBinary),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Index(None, "created_at_ms"),
 )

@@ -1,0 +1,31 @@
+"""What the service says of itself, and its problems."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from meta.api.wire.base import Response
+
+
+class EtcdOut(Response):
+    endpoints: list[str]
+    root: str
+
+
+class CoordinationOut(Response):
+    etcd: EtcdOut
+
+
+class ProblemOut(Response):
+    """RFC 9457. `type` is for programs, `detail` for people: it says what to do. The facts are further members."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    type: Annotated[str, Field(examples=["/problems/stale-base"])]
+    title: str
+    status: int
+    detail: str
+
+
+class HealthOut(Response):
+    status: Literal["ok"] = "ok"
