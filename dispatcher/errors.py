@@ -103,6 +103,19 @@ class SubscriptionForked(DispatcherError):
         )
 
 
+class ConnectionNotPicklable(DispatcherError, pickle.PicklingError):
+    def __init__(self, url: str) -> None:
+        self.url = url
+        super().__init__(f"the connection to {url} stays in its process; open one where it is used")
+
+
+class ConnectionSaysItself(DispatcherError, ValueError):
+    def __init__(self) -> None:
+        super().__init__(
+            "token, certificates, login and poll_ms belong to the Connection that is handed over"
+        )
+
+
 class SubscriptionNotPicklable(DispatcherError, pickle.PicklingError):
     def __init__(self, fragment: str) -> None:
         self.fragment = fragment

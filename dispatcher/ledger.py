@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dispatcher.errors import WrongBody
@@ -19,10 +19,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Coordination:
-    """Where the mappings are published: etcd's endpoints and the root of our keys."""
+    """Where the mappings are published: etcd's endpoints, the root of our keys, and what etcd wants to be shown."""
 
     endpoints: tuple[str, ...]
     root: str
+    tls: bool = False
+    auth: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def _encode(entry: Entry) -> bytes:
     view, coordination = entry.view, entry.coordination
     document = {
         "body": encode_body(view.newest).decode(),
-        "coordination": coordination and {"endpoints": coordination.endpoints, "root": coordination.root},
+        "coordination": coordination and asdict(coordination),
         "current": view.current.encode().decode(),
         "usable_body": view.usable and encode_body(view.usable).decode(),
     }
@@ -151,6 +153,6 @@ def _decode(fragment: str, file: bytes, confirmed_ms: int) -> Entry:
             f"{usable.fragment}'s version {usable.version} cannot be used before {newest.version}"
         )
     coordination = document["coordination"] and Coordination(
-        tuple(document["coordination"]["endpoints"]), document["coordination"]["root"]
+        **{**document["coordination"], "endpoints": tuple(document["coordination"]["endpoints"])}
     )
     return Entry(View(newest, current, usable, Source.DISK, confirmed_ms), coordination)

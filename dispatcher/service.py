@@ -1,7 +1,7 @@
 """The service as a subscription needs it, over HTTP."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httpx
 import stamina
 
+from dispatcher.access import Access
 from dispatcher.errors import ServiceRefused, ServiceUnreachable
 from dispatcher.ledger import Coordination
 from meta.mapping.publication import Phase
@@ -16,6 +17,17 @@ from meta.mapping.publication import Phase
 # A kept connection died with an earlier process of the service. Every call is idempotent, so it is made once more; a
 # service that is away is asked again by the caller's next round.
 _DIED_IN_USE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+
+
+def open_http(url: str, access: Access, *, timeout_ms: int) -> httpx.Client:
+    # No proxy out of the environment: it has no business between a job and its control plane.
+    return httpx.Client(
+        base_url=url,
+        timeout=timeout_ms / 1000,
+        trust_env=False,
+        headers=access.headers,
+        verify=access.trust,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +41,19 @@ class Registration:
 class Service:
     """One fragment at one service, whose URL is `url`; safe to use from several threads.
 
-    Every method raises `ServiceUnreachable`, at most about `timeout_ms` later, or `ServiceRefused`.
+    Every method raises `ServiceUnreachable`, at most about the client's timeout later, or `ServiceRefused`.
     """
 
-    def __init__(self, url: str, fragment: str, *, timeout_ms: int) -> None:
-        self._url = url.rstrip("/")
+    def __init__(self, http: httpx.Client, url: str, fragment: str) -> None:
+        self._http = http
+        self._url = url
         self._fragment = f"/v1/fragments/{quote(fragment, safe='')}"
-        # No proxy out of the environment: it has no business between a job and its control plane.
-        self._http = httpx.Client(base_url=self._url, timeout=timeout_ms / 1000, trust_env=False)
-
-    def close(self) -> None:
-        self._http.close()
 
     def coordination(self) -> Coordination:
         match self._json(self._call("GET", "/v1/coordination")):
-            case {"etcd": {"endpoints": [*endpoints], "root": str(root)}} if endpoints:
-                coordination = Coordination(tuple(map(str, endpoints)), root)
+            case {"etcd": {"endpoints": [*endpoints], "root": str(root), **more}} if endpoints:
+                wants_tls, wants_login = more.get("tls") is True, more.get("auth") is True
+                coordination = Coordination(tuple(map(str, endpoints)), root, wants_tls, wants_login)
             case other:
                 raise self._strange(other)
         # gRPC fails on half a surrogate, which JSON can hold.
@@ -71,6 +80,10 @@ class Service:
     def deregister(self, subscriber: str) -> None:
         self._call("DELETE", f"{self._fragment}/subscribers/{subscriber}")
 
+    def report_loads(self, reporter: str, loads: Sequence[float], observed_for_ms: int) -> None:
+        document = {"loads": loads, "observed_for_ms": observed_for_ms}
+        self._call("PUT", f"{self._fragment}/loads/{reporter}", document)
+
     def accept(self, version: int) -> Phase:
         """Asks that `version` may be used; from then on it cannot be aborted. Returns its phase, past `rescaling`."""
         match self._json(self._call("POST", f"{self._fragment}/versions/{version}/acceptance")):
@@ -83,7 +96,7 @@ class Service:
         try:
             response = self._request(method, path, json=document)
         except httpx.RequestError as error:
-            raise ServiceUnreachable(self._url, f"{type(error).__name__} {error}".strip()) from error
+            raise ServiceUnreachable(self._url, _reason(error)) from error
         except RuntimeError as error:
             # httpx's word for a client that another thread closed.
             if not self._http.is_closed:
@@ -122,3 +135,9 @@ class Service:
         return ServiceUnreachable(
             self._url, f"an answer that is not the service's: {json.dumps(answer)[:200]}"
         )
+
+
+def _reason(error: httpx.RequestError) -> str:
+    said = f"{type(error).__name__} {error}".strip()
+    untrusted = "CERTIFICATE_VERIFY_FAILED" in said
+    return f"{said} (VNODEMAP_CA_FILE, or `ca_file`, says whose certificate to trust)" if untrusted else said

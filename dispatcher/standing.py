@@ -50,7 +50,7 @@ class Standing:
     """Thread-safe. After `close` nobody waits here any more, but for the reporter while a pin is open."""
 
     def __init__(self, fragment: str, role: Role, ledger: Ledger, *, staleness_limit_ms: int) -> None:
-        self._fragment = fragment
+        self.fragment = fragment
         self._role = role
         self._ledger = ledger
         self._staleness_limit_ms = staleness_limit_ms
@@ -83,7 +83,7 @@ class Standing:
         with self._changed:
             if not self._changed.wait_for(lambda: self._ended or self._newest >= version, timeout_ms / 1000):
                 newest = self._newest or None
-                raise VersionNotSeen(self._fragment, version, newest=newest, waited_ms=timeout_ms)
+                raise VersionNotSeen(self.fragment, version, newest=newest, waited_ms=timeout_ms)
             return self._latest()
 
     def wait_first_round(self, timeout_ms: int) -> None:
@@ -104,7 +104,7 @@ class Standing:
             mapping = self._outer_pin() or (self._view.usable if self._view else None)
             if mapping is None:
                 reason = self._trouble or f"version {self._newest} is not accepted yet"
-                raise NoVersion(self._fragment, reason)
+                raise NoVersion(self.fragment, reason)
             self._pins[ticket] = _Pin(mapping, threading.get_ident())
             self._note_use(mapping.version)
             return mapping
@@ -163,7 +163,7 @@ class Standing:
         current = Current.decode(current_bytes)
         view = self._view
         if view is None or rules.needs_body(view, current):
-            newest = rules.checked_body(self._fragment, current, body_of(current.version))
+            newest = rules.checked_body(self.fragment, current, body_of(current.version))
         else:
             newest = view.newest
         with self._changed:
@@ -181,9 +181,14 @@ class Standing:
             return self._newest
 
     def next_report(self, told: Report, interval_ms: int) -> Report | None:
-        """Blocks until there is something else to tell than `told`, at most `interval_ms`. None ends the reports."""
+        """Blocks until there is something else to tell than `told`, at most `interval_ms`. None ends the reports.
+
+        Nobody waits for a reader, so what it has to tell goes with its next beat.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._over or self._report() != told, interval_ms / 1000)
+            self._changed.wait_for(
+                lambda: self._over or (self._role == "applier" and self._report() != told), interval_ms / 1000
+            )
             return None if self._over else self._report()
 
     def accepted(self, version: int, phase: Phase) -> None:
@@ -234,7 +239,7 @@ class Standing:
 
     def _require_alive(self) -> None:
         if self._closed:
-            raise SubscriptionClosed(self._fragment)
+            raise SubscriptionClosed(self.fragment)
         if self._failure is not None:
             raise self._failure
 
@@ -242,7 +247,7 @@ class Standing:
         self._require_alive()
         view = self._view
         if view is None:
-            raise NoVersion(self._fragment, self._trouble or "nothing was read yet")
+            raise NoVersion(self.fragment, self._trouble or "nothing was read yet")
         age_ms = view.age_ms(_now_ms())
         return Latest(view.newest, view.current.phase, view.source, age_ms, age_ms > self._staleness_limit_ms)
 
@@ -252,7 +257,7 @@ class Standing:
         if stale and not self._told_stale:
             log.warning(
                 "fragment %s: version %d was last confirmed %d ms ago, the limit is %d ms (%s)",
-                self._fragment,
+                self.fragment,
                 self._newest,
                 age_ms,
                 self._staleness_limit_ms,

@@ -11,43 +11,43 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, Self
 
+from dispatcher.connection import TIMEOUT_MS, Connection
 from dispatcher.errors import (
+    ConnectionSaysItself,
     ServiceRefused,
     ServiceUnreachable,
     SubscriptionForked,
     SubscriptionNotPicklable,
 )
-from dispatcher.following import Follower
 from dispatcher.ledger import Ledger
 from dispatcher.reporting import Reporter
 from dispatcher.service import Service
 from dispatcher.standing import Adoption, Latest, Standing
 from dispatcher.view import Role
+from meta.etcd.connection import Credentials, Tls
 from meta.mapping.publication import MappingVersion
-
-# For each call to etcd and to the service.
-TIMEOUT_MS = 2000
 
 log = logging.getLogger(__name__)
 
 
 class Subscription:
-    """Follows `fragment` of the service at `service` (a URL) from construction until `close`. Thread-safe.
+    """Follows `fragment` of `service` (a URL, or a `Connection` shared by many) until `close`. Thread-safe.
 
     An *applier* is waited for: a version settles when it acknowledged it, so it must pin what it works by. A *reader*
-    is never waited for and never accepts. With a `state_dir` the last version survives this process.
-    Raises `ServiceRefused` where the service knows no such fragment. With the service or etcd away it starts by what
-    is on disk. Past `staleness_limit_ms` without confirmation a warning is logged and `latest.stale` is true.
+    is never waited for and never accepts. With a `state_dir` the last version survives this process. `poll_ms` and from
+    `token` on is `Connection`'s. Raises `ServiceRefused` where the service knows no such fragment or wants another
+    token. With the service or etcd away it starts by what is on disk. Past `staleness_limit_ms` without confirmation a
+    warning is logged and `latest.stale` is true.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each a keyword with a default
         self,
-        service: str,
+        service: str | Connection,
         fragment: str,
         *,
         name: str,
@@ -55,6 +55,10 @@ class Subscription:
         state_dir: Path | None = None,
         poll_ms: int = 2000,
         staleness_limit_ms: int = 60_000,
+        token: str | None = None,
+        ca_file: Path | None = None,
+        etcd_tls: Tls | None = None,
+        etcd_credentials: Credentials | None = None,
     ) -> None:
         self.id = str(uuid.uuid4())
         self.fragment = fragment
@@ -62,7 +66,23 @@ class Subscription:
         self._standing = Standing(
             fragment, role, Ledger(state_dir, fragment), staleness_limit_ms=staleness_limit_ms
         )
-        self._service = Service(service, fragment, timeout_ms=TIMEOUT_MS)
+        self._owned = ExitStack()
+        if isinstance(service, Connection):
+            if token or ca_file or etcd_tls or etcd_credentials:
+                raise ConnectionSaysItself
+            self._connection = service
+        else:
+            self._connection = self._owned.enter_context(
+                Connection(
+                    service,
+                    token=token,
+                    ca_file=ca_file,
+                    etcd_tls=etcd_tls,
+                    etcd_credentials=etcd_credentials,
+                    poll_ms=poll_ms,
+                )
+            )
+        self._service = self._connection.service(fragment)
         self._reporter = Reporter(
             self._service,
             self._standing,
@@ -70,12 +90,9 @@ class Subscription:
             subscriber=self.id,
             name=name,
             role=role,
-            poll_ms=poll_ms,
+            poll_ms=self._connection.poll_ms,
         )
-        self._follower = Follower(
-            self._service, self._standing, fragment=fragment, poll_ms=poll_ms, timeout_ms=TIMEOUT_MS
-        )
-        self._threads: list[threading.Thread] = []
+        self._reporting: threading.Thread | None = None
         try:
             self._start()
         except BaseException:
@@ -90,6 +107,12 @@ class Subscription:
 
     def __reduce__(self) -> NoReturn:
         raise SubscriptionNotPicklable(self.fragment)
+
+    @property
+    def service(self) -> Service:
+        """The fragment at the service, for what its process tells besides."""
+        self._require_process()
+        return self._service
 
     @property
     def latest(self) -> Latest:
@@ -137,35 +160,36 @@ class Subscription:
         if os.getpid() != self._process or not self._standing.close():
             return
         atexit.unregister(self.close)
-        self._follower.stop()
+        self._connection.unfollow(self._standing)
         self._leave()
 
     def _leave(self) -> None:
         # At the end of the process, a pin that was never closed lets the registration expire.
         if os.getpid() != self._process or sys.is_finalizing() or not self._standing.leave():
             return
-        for thread in self._threads:
-            thread.join()
+        if self._reporting is not None:
+            self._reporting.join()
         # Where the service is away the registration expires by itself.
         with suppress(ServiceUnreachable, ServiceRefused):
             self._service.deregister(self.id)
-        self._service.close()
+        self._owned.close()
 
     def _start(self) -> None:
         atexit.register(self.close)
         # Before any version is used: from here on the service waits for this applier.
         self._reporter.register()
-        for role, run in (("follower", self._follower.run), ("reporter", self._reporter.run)):
-            name = f"vnodemap {role} of {self.fragment}"
-            thread = threading.Thread(target=self._run, args=(run,), name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        reporting = threading.Thread(
+            target=self._report, name=f"vnodemap reporter of {self.fragment}", daemon=True
+        )
+        reporting.start()
+        self._reporting = reporting
+        self._connection.follow(self._standing)
         # So that the first pin is not needlessly of the version on disk.
         self._standing.wait_first_round(4 * TIMEOUT_MS)
 
-    def _run(self, run: Callable[[], None]) -> None:
+    def _report(self) -> None:
         try:
-            run()
+            self._reporter.run()
         except Exception as failure:
             log.exception("fragment %s: the subscription stopped", self.fragment)
             self._standing.fail(failure)

@@ -11,6 +11,7 @@ restored database may publish its past again.
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Literal
 
 from dispatcher.errors import DigestConflict, WrongBody
@@ -60,6 +61,8 @@ def needs_body(view: View | None, current: Current) -> bool:
     return view is None or current.version > view.newest.version
 
 
+# Several subscriptions of one process follow one fragment, and each hears of the same bytes.
+@lru_cache(maxsize=8)
 def checked_body(fragment: str, current: Current, body: bytes) -> MappingVersion:
     """The version that `current` announces, out of bytes from anywhere. Raises `WrongBody`."""
     if (found := digest(body)) != current.digest:

@@ -71,9 +71,13 @@ class EtcdClient:
         """Like `get`, with the store's revision: watch from the one after it to miss nothing."""
         return self._range(_bytes(key), b"", key)
 
-    def range(self, prefix: str) -> Snapshot:
-        """All keys that start with `prefix`."""
-        return self._range(_bytes(prefix) or b"\0", _prefix_end(_bytes(prefix)), prefix)
+    def range(
+        self, prefix: str, *, after: str | None = None, limit: int = 0, keys_only: bool = False
+    ) -> Snapshot:
+        """The keys that start with `prefix`: those after the key `after`, the first `limit` of them, if these are
+        given; with `keys_only` all values are empty."""
+        start = _bytes(prefix) or b"\0" if after is None else _bytes(after) + b"\0"
+        return self._range(start, _prefix_end(_bytes(prefix)), prefix, limit=limit, keys_only=keys_only)
 
     def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
         """Write the key whatever it holds; returns the revision. Raises LeaseExpired."""
@@ -122,11 +126,11 @@ class EtcdClient:
         end = _prefix_end(_bytes(key)) if prefix else b""
         return Watch(self._connection, _bytes(key) or b"\0", end, start_revision)
 
-    def _range(self, key: bytes, range_end: bytes, shown: str) -> Snapshot:
-        request = message("RangeRequest", key=key, range_end=range_end)
+    def _range(self, key: bytes, range_end: bytes, shown: str, **options: Any) -> Snapshot:
+        request = message("RangeRequest", key=key, range_end=range_end, **options)
         answer = self._connection.read(RANGE, request, f"the read of {shown}")
         values = tuple(key_value(kv) for kv in answer.kvs)
-        return Snapshot(answer.header.revision, answer.header.cluster_id, values)
+        return Snapshot(answer.header.revision, answer.header.cluster_id, values, answer.more)
 
     def _leased(self, lease: int, rpc: Any, request: Any, action: str) -> Any:
         try:
@@ -162,7 +166,7 @@ def _put(put: Put) -> Any:
 
 
 def _delete(delete: Delete) -> Any:
-    return message("DeleteRangeRequest", key=_bytes(delete.key))
+    return message("DeleteRangeRequest", key=_bytes(delete.key), range_end=_bytes(delete.until))
 
 
 def _operation(write: Put | Delete) -> Any:

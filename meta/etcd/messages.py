@@ -21,8 +21,8 @@ _PACKAGE = "vnodemap.etcd"
 _TABLE = {
     "ResponseHeader": "1 cluster_id uint64, 2 member_id uint64, 3 revision int64, 4 raft_term uint64",
     "KeyValue": "1 key bytes, 2 create_revision int64, 3 mod_revision int64, 5 value bytes, 6 lease int64",
-    "RangeRequest": "1 key bytes, 2 range_end bytes",
-    "RangeResponse": "1 header ResponseHeader, 2 kvs *KeyValue",
+    "RangeRequest": "1 key bytes, 2 range_end bytes, 3 limit int64, 8 keys_only bool",
+    "RangeResponse": "1 header ResponseHeader, 2 kvs *KeyValue, 3 more bool",
     "PutRequest": "1 key bytes, 2 value bytes, 3 lease int64",
     "PutResponse": "1 header ResponseHeader",
     "DeleteRangeRequest": "1 key bytes, 2 range_end bytes",

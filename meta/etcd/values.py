@@ -18,11 +18,12 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The keys asked for, in key order, all as of `revision` of the whole store."""
+    """The keys asked for, in key order, all as of `revision` of the whole store; `more`: a limit cut them short."""
 
     revision: int
     cluster_id: int
     values: tuple[KeyValue, ...]
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,10 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove the key if it is there."""
+    """Remove the key if it is there, and with `until` all keys from it on that come before `until`."""
 
     key: str
+    until: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ is `MalformedPublication`. A new field is therefore a new `FORMAT`.
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -165,6 +166,16 @@ def decode_body(body: bytes) -> MappingVersion:
     return _require_same(version, encode_body(version), body)
 
 
+def units_in_body(body: bytes) -> tuple[frozenset[int], frozenset[int]]:
+    """The ids of the units of F', and of F where there is one: what `decode_body` has, of a body that is our own.
+
+    For who looks through the bodies of all fragments, since it is quicker by a factor of 20.
+    """
+    fields = json.loads(body)
+    previous = fields["previous"]
+    return _unit_ids(fields["units"]), _unit_ids(previous["units"]) if previous else frozenset()
+
+
 def digest(body: bytes) -> str:
     """SHA-256 of the bytes, in hex."""
     return hashlib.sha256(body).hexdigest()
@@ -179,16 +190,20 @@ def check_fragment_name(fragment: str) -> None:
         )
 
 
-def current_key(fragment: str, root: str = DEFAULT_ROOT) -> str:
+def fragment_prefix(fragment: str, root: str = DEFAULT_ROOT) -> str:
+    """What the keys of a fragment begin with, and no other fragment's."""
     check_fragment_name(fragment)
-    return f"{root}/fragments/{fragment}/current"
+    return f"{root}/fragments/{fragment}/"
+
+
+def current_key(fragment: str, root: str = DEFAULT_ROOT) -> str:
+    return f"{fragment_prefix(fragment, root)}current"
 
 
 def version_key(fragment: str, version: int, root: str = DEFAULT_ROOT) -> str:
     """Zero-padded, so that etcd lists the bodies in order of versions."""
-    check_fragment_name(fragment)
     _check_version(version)
-    return f"{root}/fragments/{fragment}/versions/{version:0{_VERSION_DIGITS}d}"
+    return f"{fragment_prefix(fragment, root)}versions/{version:0{_VERSION_DIGITS}d}"
 
 
 def _units_json(units: tuple[Unit, ...]) -> dict[str, list[list[float]]]:
@@ -198,6 +213,10 @@ def _units_json(units: tuple[Unit, ...]) -> dict[str, list[list[float]]]:
         # 2 and 2.0 are one weight, so they are one text.
         by_worker.setdefault(unit.worker, []).append([unit.id, float(unit.weight)])
     return by_worker
+
+
+def _unit_ids(by_worker: Mapping[str, list[list[int]]]) -> frozenset[int]:
+    return frozenset(unit_id for members in by_worker.values() for unit_id, _weight in members)
 
 
 def _units_of(by_worker: Any) -> tuple[Unit, ...]:

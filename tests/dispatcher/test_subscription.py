@@ -118,7 +118,7 @@ class World:
 
     def subscribers(self, fragment: str) -> dict[str, Any]:
         listed = self.http.get(f"/v1/fragments/{fragment}/subscribers").raise_for_status().json()
-        return {subscriber["id"]: subscriber for subscriber in listed}
+        return {subscriber["id"]: subscriber for subscriber in listed["items"]}
 
     def acknowledged(self, subscription: Subscription) -> int | None:
         found = self.subscribers(subscription.fragment)[subscription.id]["acknowledged_version"]
