@@ -1,77 +1,124 @@
-"""Brings etcd up to SQL, and compares both before SQL goes on."""
+"""Brings etcd up to SQL, and compares both before SQL goes on; where etcd is ahead, SQL is brought up to it."""
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from meta.adoption import Adoption
 from meta.coordination.publisher import DigestOf, Outcome, Publisher, require_same_history
-from meta.errors import DatabaseBehind, DigestConflict, FragmentPublishedElsewhere
-from meta.etcd.errors import EtcdError
-from meta.lifecycle import Fragment
+from meta.errors import CannotAdopt, DatabaseBehind, DigestConflict, FragmentPublishedElsewhere, UnitTaken
+from meta.etcd.errors import EtcdError, Rejected
 from meta.mapping.errors import MalformedPublication
 from meta.mapping.publication import Current
+from meta.observation import Observation
 from meta.registry import known_fragment
 from meta.store.database import Database, Transaction
 from meta.trouble import Troubles
 
+CONFLICTS = (DigestConflict, UnitTaken, CannotAdopt, MalformedPublication)
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """What is to be published; `plan` is the id of the rescale that it is of."""
+
+    current: Current
+    body: bytes
+    plan: str | None
+
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
+    """`conflicts` are the fragments that neither side may be brought up to the other's in, and why."""
+
     database: Database
     publisher: Publisher
+    adoption: Adoption
     troubles: Troubles
+    observation: Observation = field(default_factory=Observation)
+    conflicts: dict[str, str] = field(default_factory=dict)
 
     def publish(self, fragment: str) -> Outcome | None:
-        """None where etcd did not take it; `publish_all`, which comes every second, makes good what it can."""
+        """None where etcd did not take it; `Reconciling`, which comes every second, makes good what it can."""
+        self.observation.changed()
         try:
-            return self._publish(fragment)
+            return self._observed(fragment)
         except EtcdError as error:
             self._not_yet(fragment, error)
             return None
 
     def publish_all(self, fragments: Iterable[str]) -> None:
+        """Raises `EtcdError` where etcd is away: the others would wait for it in vain too, one timeout each."""
         for fragment in fragments:
             try:
-                self._publish(fragment)
-            except EtcdError as error:
-                # The others would wait for it in vain too, one timeout each.
+                self._observed(fragment)
+            except Rejected as error:
                 self._not_yet(fragment, error)
-                return
 
-    def published(self, fragment: str) -> Current | None:
-        """What etcd has; None too where it cannot tell, since SQL is the truth and waits for nobody."""
+    def published(self, name: str) -> Current | None:
+        """What etcd has, which SQL has adopted if it was behind. Raises where it cannot be adopted: see `Adoption`.
+
+        None too where etcd cannot tell, since SQL is the truth and waits for nobody.
+        """
         try:
-            return self.publisher.published(fragment)
-        except (EtcdError, MalformedPublication) as error:
-            self.troubles.tell(
-                f"fragment {fragment}", f"not compared with etcd before SQL goes on: {error}", logging.WARNING
-            )
+            current = self.publisher.published(name)
+            if self._behind(name, current):
+                self.adoption.adopt(name)
+        except EtcdError as error:
+            self._not_yet(name, error)
             return None
+        except MalformedPublication as error:
+            self._in_conflict(name, error)
+            return None
+        return current
+
+    def away(self, error: EtcdError) -> None:
+        """Told once for all fragments, until `reached`."""
+        self.observation.metrics.etcd_up.set(0)
+        self.troubles.tell_once(
+            "etcd", f"mappings are not published now, and will be: {error}", logging.WARNING
+        )
+
+    def reached(self) -> None:
+        self.observation.metrics.etcd_up.set(1)
+        self.troubles.over("etcd")
+
+    def _observed(self, name: str) -> Outcome | None:
+        with self.observation.publishing(name) as publish:
+            outcome = self._publish(name)
+            publish.outcome = "conflict" if outcome is None else outcome.name.lower()
+            return outcome
 
     def _publish(self, name: str) -> Outcome | None:
-        fragment, body = self._newest(name)
+        newest = self._newest(name)
+        current = newest.current
         try:
-            outcome = self.publisher.publish(name, fragment.current, body, self._digest_of(name))
-        except (DigestConflict, MalformedPublication) as error:
-            self.troubles.tell(f"fragment {name}", str(error))
+            with self.observation.writing(name, current.version, newest.plan):
+                outcome = self.publisher.publish(name, current, newest.body, self._digest_of(name))
+            # Ahead of what we read may only mean that another thread was quicker.
+            if outcome is Outcome.AHEAD:
+                self.adoption.adopt(name)
+        except CONFLICTS as error:
+            self._in_conflict(name, error)
             return None
-        # Ahead of what we read may only mean that another thread was quicker.
-        if outcome is Outcome.AHEAD and self._newest(name)[0].current == fragment.current:
-            version = fragment.current.version
-            self.troubles.tell(
-                f"fragment {name}",
-                f"etcd is ahead of the database (version {version} here): was it restored from a backup?",
-            )
-        else:
-            self.troubles.over(f"fragment {name}")
+        self.conflicts.pop(name, None)
+        self.troubles.over(f"fragment {name}")
         return outcome
 
-    def _newest(self, name: str) -> tuple[Fragment, bytes]:
+    def _behind(self, name: str, published: Current | None) -> bool:
+        if published is None:
+            return False
         with self.database.reading() as tx:
-            fragment = known_fragment(tx, name)
-            body = tx.fragments.body(name, fragment.current.version)
+            fragment = tx.fragments.get(name)
+        return fragment is not None and published.supersedes(fragment.current)
+
+    def _newest(self, name: str) -> "_Newest":
+        with self.database.reading() as tx:
+            current = known_fragment(tx, name).current
+            body, cause = tx.fragments.body(name, current.version), tx.fragments.cause(name, current.version)
             assert body is not None
-            return fragment, body
+            assert cause is not None
+            return _Newest(current, body, cause[1])
 
     def _digest_of(self, name: str) -> DigestOf:
         def digest_of(version: int) -> str | None:
@@ -80,8 +127,15 @@ class Publishing:
 
         return digest_of
 
-    def _not_yet(self, name: str, error: Exception) -> None:
-        self.troubles.tell(f"fragment {name}", f"etcd is not up to date: {error}", logging.WARNING)
+    def _in_conflict(self, name: str, error: Exception) -> None:
+        self.conflicts[name] = str(error)
+        self.troubles.tell(f"fragment {name}", str(error))
+
+    def _not_yet(self, name: str, error: EtcdError) -> None:
+        if isinstance(error, Rejected):
+            self.troubles.tell(f"fragment {name}", f"not published: {error}", logging.WARNING)
+        else:
+            self.away(error)
 
 
 def require_known(tx: Transaction, name: str, published: Current | None) -> None:

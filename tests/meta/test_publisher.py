@@ -1,5 +1,5 @@
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +11,7 @@ from meta.coordination.embedded import EmbeddedEtcd
 from meta.coordination.publisher import Outcome, Publisher
 from meta.errors import DigestConflict
 from meta.etcd.client import EtcdClient
-from meta.etcd.values import KeyValue, Snapshot
+from meta.etcd.values import Delete, KeyValue, ModRevisionIs, Put, Snapshot, TxnResult
 from meta.mapping.errors import MalformedPublication
 from meta.mapping.publication import Current, Phase, current_key, digest, version_key
 
@@ -80,7 +80,8 @@ def test_each_phase_replaces_the_one_before_and_never_the_one_after(publisher: P
     phases = [Phase.RESCALING, Phase.ACCEPTED, Phase.SETTLED]
     assert [publish(publisher, 2, phase) for phase in phases] == [Outcome.WRITTEN] * 3
     written = everything(publisher)
-    assert [publish(publisher, 2, phase) for phase in phases] == [Outcome.UNCHANGED] * 3
+    again = [publish(publisher, 2, phase) for phase in phases]
+    assert again == [Outcome.AHEAD, Outcome.AHEAD, Outcome.UNCHANGED]
     assert everything(publisher) == written
     assert published(publisher) == current_of(2)
 
@@ -145,6 +146,80 @@ def test_foreign_bytes_are_left_alone(publisher: Publisher) -> None:
     with pytest.raises(MalformedPublication):
         publish(publisher, 1)
     assert everything(publisher) == written
+
+
+class Woken(EtcdClient):
+    """Stands still between what a publish read and what it writes."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def txn(self, compares: Sequence[ModRevisionIs], writes: Sequence[Put | Delete]) -> TxnResult:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        self.results = [*getattr(self, "results", []), super().txn(compares, writes).succeeded]
+        return TxnResult(self.results[-1], 0)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["as it was", "etcd wiped meanwhile"])
+def test_a_publisher_that_stood_still_writes_nothing_when_it_is_woken(
+    shared_etcd: str, publisher: Publisher, lost: bool
+) -> None:
+    """It read that version 2 is to be published over 1; when it is woken, others are at 4."""
+    publish(publisher, 1)
+    with Woken([shared_etcd]) as stopped:
+
+        def others_go_on() -> None:
+            if lost:
+                publisher.etcd.delete(current_key("flights", publisher.root))
+            for version in (2, 3, 4):
+                publish(publisher, version)
+            stopped.written = everything(publisher)
+
+        stopped.meanwhile = others_go_on
+        stale = Publisher(stopped, publisher.root)
+        assert publish(stale, 2, Phase.RESCALING) is Outcome.AHEAD
+        assert stopped.results == [False]
+        assert everything(publisher) == stopped.written
+        assert stale.seen["flights"].current == current_of(4)
+
+
+def test_bodies_are_put_where_they_are_missing_in_chunks(publisher: Publisher) -> None:
+    publish(publisher, 300)
+    publish(publisher, 301)
+    large = [(version, bytes([version]) * 200_000) for version in range(1, 21)]
+    small = [(version, body_of(version)) for version in range(21, 300)]
+    publisher.put_bodies("flights", [*large, *small])
+    found = dict(publisher.bodies("flights", 1))
+    assert found == {**dict(large), **dict(small), 300: body_of(300), 301: body_of(301)}
+    assert [version for version, _ in publisher.bodies("flights", 250)] == list(range(250, 302))
+    before = everything(publisher)
+    publisher.put_bodies("flights", [(21, b"another")])
+    assert everything(publisher) == before
+
+
+def test_bodies_are_dropped_only_below_the_current_that_was_seen(publisher: Publisher) -> None:
+    for version in range(1, 13):
+        publish(publisher, version)
+    publisher.drop_bodies("flights", 10)
+    assert [version for version, _ in publisher.bodies("flights", 1)] == [10, 11, 12]
+    publish(Publisher(publisher.etcd, publisher.root), 13)
+    publisher.drop_bodies("flights", 12)
+    assert [version for version, _ in publisher.bodies("flights", 1)] == [10, 11, 12, 13]
+
+
+def test_keys_are_listed_by_fragment_over_many_pages(
+    publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meta.coordination.publisher.KEYS_PAGE", 2)
+    for fragment in ("a", "a-b", "a.b", "a0"):
+        for version in (1, 2, 3):
+            publisher.publish(fragment, current_of(version), body_of(version), digest_of)
+    foreign = [f"{publisher.root}/fragments/a/versions/x", f"{publisher.root}/fragments/stray"]
+    for key in foreign:
+        publisher.etcd.put(key, b"")
+    listed = {keys.fragment: (keys.current, sorted(keys.versions)) for keys in publisher.listed()}
+    seen = {name: (head.mod_revision, [1, 2, 3]) for name, head in publisher.seen.items()}
+    assert listed == {**seen, "stray": (0, [])}
 
 
 def history(client: EtcdClient, key: str, since: Snapshot, until: Current) -> Iterator[Current]:

@@ -1,0 +1,64 @@
+"""What the service does by itself, every second: see `run`."""
+
+from dataclasses import dataclass
+
+from meta.adapting import Adapting
+from meta.comparison import Comparison
+from meta.etcd.errors import EtcdError
+from meta.hearing import Hearing
+from meta.lifecycle import Fragment, Moment
+from meta.mapping.publication import Phase
+from meta.publishing import Publishing
+from meta.registry import held_fragment
+from meta.settling import settle
+from meta.store.database import Database, retry_conflicts
+from meta.superseding import Superseding
+
+
+@dataclass(slots=True)
+class Reconciling:
+    """`done_at_ms`: when all of it was done last, as far as the database goes; etcd may be away."""
+
+    database: Database
+    publishing: Publishing
+    comparison: Comparison
+    superseding: Superseding
+    adapting: Adapting
+    hearing: Hearing
+    done_at_ms: int | None = None
+
+    @retry_conflicts
+    def run(self) -> None:
+        """Settles what is due, and brings etcd up to SQL, or SQL up to etcd, for every fragment."""
+        moment = self.hearing.now()
+        with self.database.reading() as tx:
+            fragments = tx.fragments.all()
+        in_flight = [fragment for fragment in fragments if fragment.current.phase is not Phase.SETTLED]
+        for fragment in in_flight:
+            self.superseding.look_after(fragment.name, moment)
+            self._settle_due(fragment, moment)
+        self.adapting.run(fragments, moment)
+        self._publish()
+        self.done_at_ms = self.hearing.now().now_ms
+
+    def _settle_due(self, fragment: Fragment, moment: Moment) -> None:
+        # Each in a transaction of its own, so that none waits for the others.
+        with self.database.transaction() as tx:
+            settle(tx, held_fragment(tx, fragment.name), moment)
+
+    def _publish(self) -> None:
+        """What etcd is not known to have as SQL has it. No transaction is open meanwhile: etcd may take its time."""
+        with self.database.reading() as tx:
+            heads = tx.publications.heads()
+        seen = self.publishing.publisher.seen
+        try:
+            self.comparison.run(heads)
+            self.publishing.publish_all(
+                name
+                for name, head in heads.items()
+                if (known := seen.get(name)) is None or known.current != head.current
+            )
+        except EtcdError as error:
+            self.publishing.away(error)
+        else:
+            self.publishing.reached()
