@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from meta.errors import Forbidden
+
 
 class AccessRole(StrEnum):
     """What a caller may do, each including the one before."""
@@ -32,6 +34,32 @@ class Caller:
     role: AccessRole
     request_id: str = "-"
 
+
+def require(caller: Caller, role: AccessRole) -> Caller:
+    """The caller, who may do what `role` may. Raises `Forbidden`."""
+    if not caller.role.includes(role):
+        raise Forbidden(caller.name, caller.role, role)
+    return caller
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What proves a caller: the database has only the SHA-256 of its secret. A revoked one stays as a row."""
+
+    id: str
+    name: str
+    role: AccessRole
+    secret_hash: str = field(repr=False)
+    created_at_ms: int
+    expires_at_ms: int | None = None
+    revoked_at_ms: int | None = None
+
+    def usable(self, now_ms: int) -> bool:
+        return self.revoked_at_ms is None and (self.expires_at_ms is None or now_ms < self.expires_at_ms)
+
+
+# Who calls a service that never had a token, which listens on loopback only.
+LOCAL = "local"
 
 # What the service does by itself: an adaptive fragment follows its workers, a lost unit is replaced.
 ITSELF = Caller("vnodemap", AccessRole.ADMIN)
