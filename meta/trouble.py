@@ -20,6 +20,13 @@ class Troubles:
         if known != trouble:
             log.log(level, "%s: %s", subject, trouble)
 
+    def tell_once(self, subject: str, trouble: str, level: int = logging.ERROR) -> None:
+        """Not again while it lasts, though it is put in other words: each endpoint has its own."""
+        with self._changing:
+            known = self._told.setdefault(subject, trouble)
+        if known is trouble:
+            log.log(level, "%s: %s", subject, trouble)
+
     def over(self, subject: str) -> None:
         with self._changing:
             known = self._told.pop(subject, None)
