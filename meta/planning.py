@@ -3,51 +3,70 @@
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 
 from meta.errors import (
+    NoLoads,
     PlanExpired,
     PlanNotFound,
     RescaleInFlight,
     StaleBase,
-    UnitsNotAlive,
     VersionNotFound,
 )
-from meta.lifecycle import PLAN_LIFETIME_MS, Fragment, Moment, RescalePlan
+from meta.goal import ByCount, Goal, ToVersion, ToVnodeCount
+from meta.lifecycle import PLAN_LIFETIME_MS, Cause, Fragment, Moment, NewVersion, RescalePlan
+from meta.loads import loads_known
+from meta.mapping.diff import Changes, Diff
 from meta.mapping.mapping import VnodeMapping
-from meta.mapping.moves import Moves
-from meta.mapping.placement import choose_units
-from meta.mapping.plan import Plan, plan
-from meta.mapping.publication import Base, Current, MappingVersion, Phase, decode_body, digest, encode_body
-from meta.mapping.unit import Unit
-from meta.registry import known_fragment, live_units
+from meta.mapping.publication import Base, MappingVersion, Phase, decode_body
+from meta.proposal import Fleet, Proposal, levelled, recounted, rolled_back
+from meta.registry import known_fragment, require_units
 from meta.store.database import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """What a rescale is asked for: a number of units, or exactly these."""
-
-    parallelism: int | None = None
-    unit_ids: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class DryRun:
-    """A plan to be stored, with what it would change in the mapping that is now `previous`."""
+    """A plan with what it changes in the mapping that it was made on, `previous`.
+
+    `reasons` has one text for each of `moves`; it is empty where nobody asked for them.
+    """
 
     stored: RescalePlan
     previous: VnodeMapping
-    moves: Moves
+    reasons: tuple[str, ...]
+
+    @property
+    def moves(self) -> Changes:
+        return Diff(self.previous, self.stored.mapping).moves
 
 
-def dry_run(tx: Transaction, fragment: Fragment, goal: Goal, moment: Moment) -> DryRun:
+def dry_run(
+    tx: Transaction, fragment: Fragment, goal: Goal, moment: Moment, cause: Cause = Cause.RESCALE
+) -> DryRun:
+    """What `goal` comes to on the fragment's current version, not stored yet. Raises `MetaError`, `MappingError`."""
     base = mapping_version(tx, fragment, fragment.current.version)
-    live = live_units(tx, moment)
-    units = _chosen_units(live, base, goal)
-    planned = plan(base.mapping, (*units, *_drained(live, units, base)))
-    return DryRun(_stored_plan(fragment, units, planned, moment.now_ms), base.mapping, planned.moves)
+    proposal = _proposal(tx, fragment, base, goal, moment)
+    return DryRun(
+        _stored_plan(fragment, goal, proposal, cause, moment.now_ms), base.mapping, proposal.reasons
+    )
+
+
+def _proposal(
+    tx: Transaction, fragment: Fragment, base: MappingVersion, goal: Goal, moment: Moment
+) -> Proposal:
+    fleet = Fleet(tx.workers.all(), moment)
+    if isinstance(goal.aim, ToVnodeCount):
+        return recounted(base, goal.aim.vnode_count, fleet)
+    if isinstance(goal.aim, ToVersion):
+        return rolled_back(base, mapping_version(tx, fragment, goal.aim.version), fleet)
+    if isinstance(goal.measure, ByCount):
+        return levelled(goal, base, fleet, None)
+    known = loads_known(tx, fragment, moment.now_ms)
+    if known.loads is None:
+        raise NoLoads(fragment.name, known.newest_age_ms)
+    proposal = levelled(goal, base, fleet, known.loads)
+    return replace(proposal, warnings=(*proposal.warnings, *known.warnings))
 
 
 def planned_under(tx: Transaction, token: str) -> RescalePlan:
@@ -57,19 +76,26 @@ def planned_under(tx: Transaction, token: str) -> RescalePlan:
     return found
 
 
-def advance(tx: Transaction, planned: RescalePlan, moment: Moment) -> RescalePlan:
-    """Makes the plan the fragment's next version, unless it changes nothing."""
+def advance(tx: Transaction, planned: RescalePlan, moment: Moment) -> int:
+    """Makes the plan the fragment's next version, unless it changes nothing; the version that it led to."""
     fragment = known_fragment(tx, planned.fragment)
     _require_applicable(tx, fragment, planned, moment)
     base = mapping_version(tx, fragment, planned.base_version)
-    if planned.mapping == base.mapping:
-        return _applied(tx, planned, base.version)
-    body = _next_body(base, planned)
-    new = Current(base.version + 1, Phase.RESCALING, digest(body))
-    moves, now_ms = planned.certificate.moves, moment.now_ms
-    if not tx.fragments.begin_version(fragment.name, base.version, new, body, moves=moves, now_ms=now_ms):
-        raise StaleBase(fragment.name, base.version, new.version)
-    return _applied(tx, planned, new.version)
+    if planned.mapping == base.mapping and planned.units == base.units:
+        return base.version
+    new = NewVersion.of(_next_version(base, planned), Phase.RESCALING, planned.cause, planned.id)
+    if not tx.fragments.begin_version(fragment.name, base.version, new, now_ms=moment.now_ms):
+        raise StaleBase(fragment.name, base.version, new.current.version)
+    return new.current.version
+
+
+def as_before(tx: Transaction, fragment: Fragment) -> MappingVersion:
+    """The version that an abort of the current one goes on with: that one's base again, in which nothing moved."""
+    aborted = mapping_version(tx, fragment, fragment.current.version)
+    base = aborted.previous
+    assert base is not None, "a fragment's first version settled at once"
+    # Its base is its `previous` too: a reader goes from there to the same owners.
+    return replace(aborted, version=aborted.version + 1, units=base.units, mapping=base.mapping)
 
 
 def version_body(tx: Transaction, fragment: Fragment, version: int) -> bytes:
@@ -80,42 +106,41 @@ def version_body(tx: Transaction, fragment: Fragment, version: int) -> bytes:
 
 
 def mapping_version(tx: Transaction, fragment: Fragment, version: int) -> MappingVersion:
-    return decode_body(version_body(tx, fragment, version))
+    return _decoded(version_body(tx, fragment, version))
 
 
-def _chosen_units(live: Iterable[Unit], base: MappingVersion, goal: Goal) -> tuple[Unit, ...]:
-    if goal.parallelism is not None:
-        return choose_units(live, base.mapping, goal.parallelism)
-    chosen = tuple(unit for unit in live if unit.id in goal.unit_ids)
-    missing = goal.unit_ids - {unit.id for unit in chosen}
-    if missing:
-        raise UnitsNotAlive(sorted(missing))
-    return chosen
+# The largest takes half a second, and a version in flight is looked at every second and by every report of it.
+@lru_cache(maxsize=16)
+def _decoded(body: bytes) -> MappingVersion:
+    return decode_body(body)
 
 
-def _drained(live: Iterable[Unit], chosen: Iterable[Unit], base: MappingVersion) -> tuple[Unit, ...]:
-    """The live units that leave: without them the planner would not know the workers that they are on."""
-    leaving = {unit.id for unit in base.units} - {unit.id for unit in chosen}
-    return tuple(replace(unit, weight=0.0) for unit in live if unit.id in leaving)
-
-
-def _stored_plan(fragment: Fragment, units: tuple[Unit, ...], planned: Plan, now_ms: int) -> RescalePlan:
+def _stored_plan(
+    fragment: Fragment, goal: Goal, proposal: Proposal, cause: Cause, now_ms: int
+) -> RescalePlan:
+    current = fragment.current
+    # All that a token stands for: whoever applies it gets these owners on these units, from this very base.
     content = {
-        "base": asdict(fragment.current),
+        "base": {"version": current.version, "digest": current.digest},
         "fragment": fragment.name,
-        "owners": str(planned.mapping),
-        "units": [asdict(unit) for unit in units],
+        "owners": str(proposal.mapping),
+        "units": [asdict(unit) for unit in proposal.units],
     }
     return RescalePlan(
         id=secrets.token_hex(4),
         fragment=fragment.name,
-        base_version=fragment.current.version,
-        units=units,
-        mapping=planned.mapping,
-        certificate=planned.certificate,
+        base_version=current.version,
+        units=proposal.units,
+        mapping=proposal.mapping,
+        certificate=proposal.certificate,
         created_at_ms=now_ms,
         expires_at_ms=now_ms + PLAN_LIFETIME_MS,
         digest=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12],
+        goal=goal,
+        cause=cause,
+        leaving=proposal.leaving,
+        remaining_moves=proposal.remaining_moves,
+        warnings=proposal.warnings,
     )
 
 
@@ -127,24 +152,17 @@ def _require_applicable(tx: Transaction, fragment: Fragment, planned: RescalePla
         raise StaleBase(fragment.name, planned.base_version, current.version)
     if moment.now_ms >= planned.expires_at_ms:
         raise PlanExpired(fragment.name, planned.token)
-    lost = {unit.id for unit in planned.units} - {unit.id for unit in live_units(tx, moment)}
-    if lost:
-        raise UnitsNotAlive(sorted(lost))
+    # Another vnode count gives nothing to anybody.
+    if not isinstance(planned.goal.aim, ToVnodeCount):
+        require_units(tx, planned.units, moment)
 
 
-def _applied(tx: Transaction, planned: RescalePlan, version: int) -> RescalePlan:
-    tx.plans.mark_applied(planned.id, version)
-    return replace(planned, applied_version=version)
-
-
-def _next_body(base: MappingVersion, planned: RescalePlan) -> bytes:
-    return encode_body(
-        MappingVersion(
-            fragment=planned.fragment,
-            version=base.version + 1,
-            hash_id=base.hash_id,
-            units=tuple(sorted(planned.units)),
-            mapping=planned.mapping,
-            previous=Base(base.version, base.units, base.mapping),
-        )
+def _next_version(base: MappingVersion, planned: RescalePlan) -> MappingVersion:
+    return MappingVersion(
+        fragment=planned.fragment,
+        version=base.version + 1,
+        hash_id=base.hash_id,
+        units=tuple(sorted(planned.units)),
+        mapping=planned.mapping,
+        previous=Base(base.version, base.units, base.mapping),
     )

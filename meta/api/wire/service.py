@@ -8,8 +8,12 @@ from meta.api.wire.base import Response
 
 
 class EtcdOut(Response):
+    """`tls` and `auth`: what a reader needs besides, which the service does not give away."""
+
     endpoints: list[str]
     root: str
+    tls: bool
+    auth: bool
 
 
 class CoordinationOut(Response):
