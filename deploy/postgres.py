@@ -32,7 +32,6 @@ _SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
     "jit": "off",
-    "listen_addresses": "127.0.0.1",
     "max_connections": "120",
     "shared_buffers": "32MB",
     "unix_socket_directories": "",
@@ -69,12 +68,15 @@ class PostgresProcess:
     """One server in `folder`, from `start` to `stop`; a restart keeps its port and its data.
 
     It ends with this process, however that ends. Its superuser has a password, as a production server's users do.
+    `host` is the address that it listens on, in the network namespace `namespace` if one is named.
     """
 
     user = "tester"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1", namespace: str | None = None) -> None:
         self._folder = folder
+        self._host = host
+        self._inside = ["nsenter", f"--net=/run/netns/{namespace}"] if namespace else []
         self.password = secrets.token_urlsafe(12)
         self.port = _free_port()
         self._bin = binaries()
@@ -94,14 +96,19 @@ class PostgresProcess:
         self.kill()
 
     def url(self, database: str) -> str:
-        return f"postgresql://{self.user}:{self.password}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{self.user}:{self.password}@{self._host}:{self.port}/{database}"
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        named = {**_SETTINGS, "listen_addresses": self._host}
+        settings = [word for name, value in named.items() for word in ("-c", f"{name}={value}")]
         server = [str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self.port), *settings]
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_ending_with_us(), *server],
+                [*self._inside, *_ending_with_us(), *server],
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -137,6 +144,30 @@ class PostgresProcess:
         finally:
             self.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
+    def dump(self, database: str) -> bytes:
+        """A backup, as of one instant and beside whoever uses the database: `pg_dump`'s own format."""
+        return self._tool("pg_dump", "--format=custom", "--compress=0", self._without_password(database))
+
+    def restore(self, database: str, dump: bytes) -> None:
+        """Puts the backup in the place of the database, which nobody may use meanwhile."""
+        name = sql.Identifier(database)
+        self.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+        self.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(name))
+        self._tool("pg_restore", "--exit-on-error", "--dbname", self._without_password(database), given=dump)
+
+    def _tool(self, name: str, *arguments: str, given: bytes = b"") -> bytes:
+        return subprocess.run(
+            [self._bin / name, *arguments],
+            input=given,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PGPASSWORD": self.password},
+            check=True,
+        ).stdout
+
+    def _without_password(self, database: str) -> str:
+        """An argument is for everybody on the machine to see."""
+        return f"postgresql://{self.user}@{self._host}:{self.port}/{database}"
+
     @property
     def _data(self) -> Path:
         return self._folder / "data"
@@ -163,6 +194,9 @@ class PostgresProcess:
             )
         if made.returncode != 0:
             raise NoPostgres(f"{self._bin / 'initdb'} failed: {made.stderr.strip()}")
+        with (self._data / "pg_hba.conf").open("a") as allowed:
+            # On loopback, initdb allowed them already.
+            allowed.write("host all all samenet scram-sha-256\n")
 
     @stamina.retry(
         on=psycopg.OperationalError,
@@ -179,8 +213,9 @@ class PostgresProcess:
         self.execute("SELECT 1")
 
     def _end(self, how: signal.Signals) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if not self.alive:
             return
+        assert self._process is not None
         self._process.send_signal(how)
         try:
             self._process.wait(_STOP_TIMEOUT_S)

@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
+import ssl
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -26,14 +29,25 @@ class ServiceProcess:
     """`vnodectl serve --data-dir DIR`, with an etcd of its own unless `etcd` (HOST:PORT) is given, and SQLite unless
     `database` (a URL) is.
 
-    A restart keeps its data, its port and its own etcd's port.
+    A restart keeps its data, its port and its own etcd's port. `settings` are further options, as VNODEMAP_ variables;
+    with TLS among them `ca_file` is whom to trust.
     """
 
-    def __init__(self, data_dir: Path, etcd: str | None = None, database: str | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        etcd: str | None = None,
+        database: str | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        ca_file: Path | None = None,
+    ) -> None:
+        self._settings = dict(settings or {})
+        self._trust = ssl.create_default_context(cafile=ca_file) if ca_file else True
         self._data_dir = data_dir
         self._etcd = etcd
         self._database = database
-        self._log_file = data_dir / "service.log"
+        self.log_file = data_dir / "service.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
@@ -57,10 +71,11 @@ class ServiceProcess:
         port = httpx.URL(self.url).port if self.url else 0
         # What this machine's own service is configured with is not for this one.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("VNODEMAP_")}
+        environment.update(self._settings)
         if self._database:
             # Not an argument: those are for everybody on the machine to see, and a URL may hold a password.
             environment["VNODEMAP_DATABASE_URL"] = self._database
-        with self._log_file.open("ab") as log:
+        with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 # Through `child`, the service ends with this process, however that ends.
                 [
@@ -82,16 +97,31 @@ class ServiceProcess:
             self.url = self._wait_ready()
             undo.pop_all()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there; it may be suspended."""
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         """SIGKILL, as a crash would be."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
+    def suspend(self) -> None:
+        """SIGSTOP: it stands still, with all its connections open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
     def stop(self) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if not self.alive:
             return
+        assert self._process is not None
         self._process.terminate()
+        # Where it is suspended, it hears of that only now.
+        self.resume()
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -114,11 +144,11 @@ class ServiceProcess:
         assert self._process is not None
         if self._process.poll() is not None:
             raise RuntimeError(
-                f"the service ended at once; its log says:\n{self._log_file.read_text()[-2000:]}"
+                f"the service ended at once; its log says:\n{self.log_file.read_text()[-2000:]}"
             )
         try:
             url = str(json.loads((self._data_dir / "service.json").read_text())["url"])
         except FileNotFoundError as error:
             raise NotReady from error
-        httpx.get(f"{url}/v1/health").raise_for_status()
+        httpx.get(f"{url}/v1/health", verify=self._trust).raise_for_status()
         return url

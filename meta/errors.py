@@ -1,6 +1,9 @@
 """What the service refuses. The fields are the facts; the message says what to do."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+SHOWN_MAX = 20
 
 
 class MetaError(Exception):
@@ -12,6 +15,12 @@ class MetaError(Exception):
     @property
     def detail(self) -> str:
         raise NotImplementedError
+
+
+def shown_some(found: Sequence[object]) -> str:
+    """All of them, or the first ones and how many there are: a message is for people."""
+    shown = ", ".join(map(str, found[:SHOWN_MAX]))
+    return shown if len(found) <= SHOWN_MAX else f"{shown} and {len(found) - SHOWN_MAX} more"
 
 
 @dataclass(eq=False)
@@ -34,6 +43,36 @@ class WorkerDiffers(MetaError):
             f"worker {self.worker} is already registered with {self.parallelism} units; "
             "its number of units cannot change, register another worker"
         )
+
+
+@dataclass(eq=False)
+class WorkerInUse(MetaError):
+    """`fragments` have a mapping, or move away from one, that gives the worker's units vnodes."""
+
+    worker: str
+    fragments: list[str]
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"worker {self.worker} cannot be removed while it is in use by {shown_some(self.fragments)}: drain it with "
+            f"`vnodectl worker drain {self.worker}`, rescale these fragments (adaptive ones leave it by themselves), "
+            "wait until they have settled, and remove it then"
+        )
+
+
+@dataclass(eq=False)
+class TooMany(MetaError):
+    """`what` there may be `limit` of, with those asked for now there would be `asked`."""
+
+    what: str
+    limit: int
+    asked: int
+    advice: str
+
+    @property
+    def detail(self) -> str:
+        return f"there may be at most {self.limit} {self.what} and this would make {self.asked}; {self.advice}"
 
 
 @dataclass(eq=False)
@@ -134,25 +173,35 @@ class RescaleInFlight(MetaError):
     def detail(self) -> str:
         return (
             f"a rescale of {self.fragment} to version {self.version} is under way ({self.phase}); "
-            f"wait until it has settled: `vnodectl fragment show {self.fragment}` says for whom it waits"
+            f"wait until it has settled: `vnodectl fragment show {self.fragment}` says for whom it waits. As long as "
+            f"nobody accepted it, `vnodectl abort {self.fragment}` takes it back"
         )
 
 
 @dataclass(eq=False)
 class UnitsNotAlive(MetaError):
+    """`draining` are the workers that live and that some of the units are on."""
+
     units: list[int]
+    draining: list[str] = field(default_factory=list)
 
     @property
     def detail(self) -> str:
-        return (
-            f"units {', '.join(map(str, self.units))} are not on a registered worker that is alive; "
+        said = (
+            f"units {shown_some(self.units)} are not on a registered worker that is alive and takes vnodes; "
             "`vnodectl worker list` shows those that are"
+        )
+        if not self.draining:
+            return said
+        return (
+            f"{said}. Draining: {shown_some(self.draining)}; choose units of other workers, or take the draining "
+            f"back with `vnodectl worker undrain {self.draining[0]}`"
         )
 
 
 @dataclass(eq=False)
 class DatabaseBehind(MetaError):
-    """etcd has a later version than SQL."""
+    """etcd has a later version than SQL, which adopts it in a moment."""
 
     fragment: str
     version: int
@@ -162,7 +211,7 @@ class DatabaseBehind(MetaError):
     def detail(self) -> str:
         return (
             f"etcd has version {self.published_version} of {self.fragment}, the database only {self.version}: it was "
-            "restored from an older backup. Restore a newer one, or point the service at this database's own etcd"
+            "restored from an older backup and adopts what etcd has; read the mapping again, then try again"
         )
 
 
@@ -197,4 +246,386 @@ class DigestConflict(MetaError):
             f"version {self.version} of {self.fragment} is published with digest {self.held} but stored with "
             f"{self.offered}: the database and etcd hold different histories. Nothing was changed; point the service "
             "at the etcd that belongs to this database, or restore the database that belongs to this etcd"
+        )
+
+
+@dataclass(eq=False)
+class UnitTaken(MetaError):
+    """Since the database was restored it gave the id of a unit that etcd knows to another worker's."""
+
+    fragment: str
+    published_version: int
+    unit: int
+    worker: str
+    published_worker: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"etcd has version {self.published_version} of {self.fragment}, in which unit {self.unit} is on "
+            f"{self.published_worker}; the database, restored from an older backup, has given that id to {self.worker}. "
+            f"Nothing was adopted: remove {self.worker} (`vnodectl worker remove {self.worker}`) and register it again "
+            "when the versions have been adopted, or restore a newer backup"
+        )
+
+
+@dataclass(eq=False)
+class CannotAdopt(MetaError):
+    """etcd has a later version than SQL, which cannot be taken over."""
+
+    fragment: str
+    version: int
+    published_version: int
+    reason: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"etcd has version {self.published_version} of {self.fragment}, the database only {self.version}, and it "
+            f"cannot be adopted: {self.reason}. Nothing was changed; restore a newer backup of the database, or point "
+            "the service at the etcd that belongs to this database"
+        )
+
+
+@dataclass(eq=False)
+class Unauthenticated(MetaError):
+    reason: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"{self.reason}. Send `Authorization: Bearer TOKEN` (vnodectl and jobs: the environment variable "
+            "VNODEMAP_TOKEN); whoever runs the service makes one with `vnodectl token create NAME --role ROLE`"
+        )
+
+
+@dataclass(eq=False)
+class Forbidden(MetaError):
+    """`role` is what the caller has, `needed` what this takes."""
+
+    caller: str
+    role: str
+    needed: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"this needs the role {self.needed}, and the token {self.caller} has the role {self.role}; "
+            f"`vnodectl token create NAME --role {self.needed}` makes one that may"
+        )
+
+
+@dataclass(eq=False)
+class BadCursor(MetaError):
+    """Not a cursor that this list gave."""
+
+    cursor: str | None
+
+    @property
+    def detail(self) -> str:
+        return "the cursor is not one of this list's; give `next_cursor` of the page before, or none to begin anew"
+
+
+@dataclass(eq=False)
+class BadToken(MetaError):
+    """`field` is the request's field that is wrong."""
+
+    field: str
+    reason: str
+
+    @property
+    def detail(self) -> str:
+        return f"{self.field}: {self.reason}"
+
+
+@dataclass(eq=False)
+class TokenNotFound(MetaError):
+    token_id: str
+
+    @property
+    def detail(self) -> str:
+        return f"there is no token with the id {self.token_id}; `vnodectl token list` shows those there are"
+
+
+@dataclass(eq=False)
+class TooManyTokens(MetaError):
+    tokens_max: int
+
+    @property
+    def detail(self) -> str:
+        return f"there are {self.tokens_max} usable tokens, and no more can be; revoke some that nobody needs"
+
+
+@dataclass(eq=False)
+class BadIdempotencyKey(MetaError):
+    @property
+    def detail(self) -> str:
+        return "an Idempotency-Key is 1 to 255 printable ASCII characters, such as a UUID; send another"
+
+
+@dataclass(eq=False)
+class IdempotencyKeyReused(MetaError):
+    key: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"the Idempotency-Key {self.key} was sent with another request (method, path or body) within the last "
+            "24 hours; send each request under a key of its own"
+        )
+
+
+@dataclass(eq=False)
+class IdempotencyKeyInUse(MetaError):
+    key: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"the request under the Idempotency-Key {self.key} is being carried out; ask again in a moment, or after "
+            "a minute where the service that did so has died"
+        )
+
+
+@dataclass(eq=False)
+class TooManyIdempotencyKeys(MetaError):
+    keys_max: int
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"this caller used {self.keys_max} Idempotency-Keys within 24 hours; send fewer, "
+            "or requests without the header"
+        )
+
+
+@dataclass(eq=False)
+class BodyTooLarge(MetaError):
+    bytes_max: int
+
+    @property
+    def detail(self) -> str:
+        return f"the request's body is larger than {self.bytes_max} bytes; send less at once"
+
+
+@dataclass(eq=False)
+class BodyTooSlow(MetaError):
+    seconds_max: float
+
+    @property
+    def detail(self) -> str:
+        return f"the request's body was not complete after {self.seconds_max:g} s; send it again, at once"
+
+
+@dataclass(eq=False)
+class BadGoal(MetaError):
+    """`field` is the field of the goal that is wrong."""
+
+    field: str
+    reason: str
+
+    @property
+    def detail(self) -> str:
+        return f"{self.field}: {self.reason}"
+
+
+@dataclass(eq=False)
+class UnitsNotLabelled(MetaError):
+    units: list[int]
+    labels: dict[str, str]
+
+    @property
+    def detail(self) -> str:
+        wanted = ", ".join(f"{key}={value}" for key, value in self.labels.items())
+        return (
+            f"units {shown_some(self.units)} are on workers without {wanted}; choose others, or ask for fewer labels"
+        )
+
+
+@dataclass(eq=False)
+class NoLoads(MetaError):
+    fragment: str
+    newest_age_ms: int | None
+
+    @property
+    def detail(self) -> str:
+        told = (
+            "nobody has reported any"
+            if self.newest_age_ms is None
+            else f"the newest report is {self.newest_age_ms // 1000} s old"
+        )
+        return (
+            f"no loads of {self.fragment} are known that would count ({told}); let its dispatchers report some "
+            f"(PUT /v1/fragments/{self.fragment}/loads/REPORTER), or plan without by_load"
+        )
+
+
+@dataclass(eq=False)
+class BadLoads(MetaError):
+    reason: str
+
+    @property
+    def detail(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
+class BadKey(MetaError):
+    """A key that is none of the fragment's distribution key."""
+
+    reason: str
+
+    @property
+    def detail(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
+class PreconditionFailed(MetaError):
+    """`If-Match` names a state of the mapping that is not the one there is."""
+
+    fragment: str
+    etag: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"the mapping of {self.fragment} is not what If-Match says, it is {self.etag} now; read it again and "
+            "decide anew"
+        )
+
+
+@dataclass(eq=False)
+class RescaleNotFound(MetaError):
+    rescale: str
+
+    @property
+    def detail(self) -> str:
+        return f"there is no rescale {self.rescale}; `vnodectl rescale list` names those there are"
+
+
+@dataclass(eq=False)
+class NotInFlight(MetaError):
+    fragment: str
+    version: int
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"no rescale of {self.fragment} is under way, version {self.version} has settled; "
+            f"`vnodectl rollback {self.fragment}` goes back to the version before, by another rescale"
+        )
+
+
+@dataclass(eq=False)
+class PlanLost(MetaError):
+    """A version in flight that came from etcd: the database had lost it, and the plan with it."""
+
+    fragment: str
+    version: int
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"version {self.version} of {self.fragment} was adopted from etcd, and its plan is lost, so it cannot be "
+            f"aborted; once it has settled, `vnodectl rollback {self.fragment}` goes back"
+        )
+
+
+@dataclass(eq=False)
+class AlreadyAccepted(MetaError):
+    """An abort that came too late: `phase` is what the rescale has come to."""
+
+    fragment: str
+    version: int
+    phase: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"version {self.version} of {self.fragment} may be in use already (the rescale is {self.phase}), so it "
+            f"cannot be aborted; once it has settled, go back by another rescale: `vnodectl rollback {self.fragment}`"
+        )
+
+
+@dataclass(eq=False)
+class AlreadyAppliedOtherwise(MetaError):
+    """`version` is what the plan led to when it was applied with another handover."""
+
+    fragment: str
+    version: int
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"the plan was applied before, as version {self.version} of {self.fragment}, with another handover; "
+            "ask for that one again to get its answer, or plan again"
+        )
+
+
+@dataclass(eq=False)
+class NothingToRollBack(MetaError):
+    fragment: str
+    version: int
+
+    @property
+    def detail(self) -> str:
+        return f"version {self.version} of {self.fragment} is its first, so there is none to go back to"
+
+
+@dataclass(eq=False)
+class NotMoving(MetaError):
+    """`vnodes` are some of those that were reported."""
+
+    fragment: str
+    version: int
+    vnodes: list[int]
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"vnodes {', '.join(map(str, self.vnodes))} do not move to version {self.version} of {self.fragment}; "
+            "report as handed over only vnodes whose owner changes"
+        )
+
+
+@dataclass(eq=False)
+class TooManyLost(MetaError):
+    """So many units of a version in flight are gone at once that it waits for them."""
+
+    fragment: str
+    version: int
+    units: list[int]
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"units {', '.join(map(str, self.units))} of version {self.version} of {self.fragment} are lost at once, "
+            "too many for the others to take over by themselves: the rescale waits. Bring their workers back, or "
+            "abort it"
+        )
+
+
+@dataclass(eq=False)
+class TooManyStreams(MetaError):
+    streams_max: int
+    retry_after_s: int = 5
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"{self.streams_max} event streams are open on this replica; close some, ask another replica, or read "
+            "`current` now and then"
+        )
+
+
+@dataclass(eq=False)
+class PageWithoutToken(MetaError):
+    origin: str
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"a page in a browser ({self.origin}) may not use a service that wants no token; "
+            "make one with `vnodectl token create NAME --role ROLE` and send it"
         )

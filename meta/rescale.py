@@ -1,82 +1,126 @@
-"""The use cases of a rescale: plan -> token -> apply -> publish -> accept -> acknowledge -> settle.
+"""The use cases of a rescale: plan -> token -> apply -> publish -> accept -> acknowledge -> settle, or abort.
 
 The one place that orders effects: SQL first, in one transaction, then etcd, which may lag and is brought up by
-`reconcile`. Source: design.md, "Jobs, fragments, rescales".
+`Reconciling`. Source: design.md, "Jobs, fragments, rescales".
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from meta.coordination.publisher import Outcome, Publisher
-from meta.errors import FragmentExists, VersionNotCurrent, VersionNotFound
+from meta.access import AuditEntry, Caller
+from meta.errors import (
+    AlreadyAccepted,
+    AlreadyAppliedOtherwise,
+    FragmentExists,
+    NothingToRollBack,
+    NotInFlight,
+    PlanLost,
+    RescaleNotFound,
+    VersionNotCurrent,
+    VersionNotFound,
+)
+from meta.goal import Goal, ToVersion
+from meta.handover import Handover
 from meta.hearing import Hearing
-from meta.lifecycle import Fragment, Moment, Progress, RescalePlan, Role, Subscriber, Version, progress
+from meta.lifecycle import Cause, Fragment, Moment, NewVersion, Rescale, RescalePhase, RescalePlan
 from meta.mapping.publication import Current, Phase
-from meta.planning import DryRun, Goal, advance, dry_run, mapping_version, planned_under, version_body
+from meta.planning import DryRun, advance, as_before, dry_run, planned_under
 from meta.publishing import Publishing, require_known
-from meta.registry import FragmentRequest, held_fragment, known_fragment, live_units, new_fragment
+from meta.registry import FragmentRequest, add_fragment, held_fragment, known_fragment
+from meta.settling import settle
 from meta.store.database import Database, Transaction, retry_conflicts
-from meta.trouble import Troubles
-
-FORGET_MS = 24 * 3600 * 1000
 
 
+@dataclass(frozen=True, slots=True)
 class Rescales:
     """The rescales of all fragments, from a fragment's first version on."""
 
-    def __init__(self, database: Database, publisher: Publisher, hearing: Hearing) -> None:
-        self._database = database
-        self._hearing = hearing
-        self._troubles = Troubles()
-        self._publishing = Publishing(database, publisher, self._troubles)
+    database: Database
+    publishing: Publishing
+    hearing: Hearing
 
     @retry_conflicts
-    def create_fragment(self, request: FragmentRequest) -> Fragment:
+    def create_fragment(self, request: FragmentRequest, *, by: Caller) -> Fragment:
         """A fragment with its first version, settled at once."""
-        moment = self._hearing.now()
-        published = self._publishing.published(request.name)
-        with self._database.transaction() as tx:
+        moment = self.hearing.now()
+        published = self.publishing.published(request.name)
+        with self.database.transaction() as tx:
             if tx.fragments.get(request.name) is not None:
                 raise FragmentExists(request.name)
-            fragment, body = new_fragment(request, live_units(tx, moment), moment.now_ms)
             require_known(tx, request.name, published)
-            if not tx.fragments.add(fragment, body):
-                raise FragmentExists(request.name)
-        self.publish(fragment.name)
+            fragment = add_fragment(tx, request, moment, by=by)
+        self.publishing.publish(fragment.name)
         return fragment
 
     @retry_conflicts
-    def plan(self, fragment_name: str, goal: Goal) -> DryRun:
-        """A dry run on the current version, kept under a token until it expires."""
-        moment = self._hearing.now()
+    def plan(self, fragment_name: str, goal: Goal, *, by: Caller, cause: Cause = Cause.RESCALE) -> DryRun:
+        """A dry run on the current version, kept under a token until it expires; `cause` is its version's to be."""
+        moment = self.hearing.now()
         # A large plan takes its time, and the database's writers need not wait for it.
-        with self._database.reading() as tx:
-            planned = dry_run(tx, known_fragment(tx, fragment_name), goal, moment)
-        with self._database.transaction() as tx:
-            tx.plans.add(planned.stored)
+        with self.publishing.observation.planning(fragment_name), self.database.reading() as tx:
+            planned = dry_run(tx, known_fragment(tx, fragment_name), goal, moment, cause)
+        with self.database.transaction() as tx:
+            tx.plans.add(planned.stored, planned.reasons)
+            tx.audit.add(_entry(moment, by, "plan", planned.stored, {}))
         return planned
 
     @retry_conflicts
-    def apply(self, token: str) -> RescalePlan:
-        """Makes the plan the fragment's next version, and publishes it. The same token has the same answer."""
-        moment = self._hearing.now()
-        with self._database.reading() as tx:
+    def apply(
+        self,
+        token: str,
+        *,
+        by: Caller,
+        handover: Handover | None = None,
+        require: Callable[[Fragment], None] = lambda _fragment: None,
+    ) -> Rescale:
+        """Makes the plan the fragment's next version, and publishes it. The same token has the same answer.
+
+        `require` is shown the fragment before a plan is applied for the first time, and may raise.
+        """
+        moment = self.hearing.now()
+        with self.database.reading() as tx:
             fragment_name = planned_under(tx, token).fragment
-        published = self._publishing.published(fragment_name)
-        with self._database.transaction() as tx:
-            tx.fragments.hold(fragment_name)
+        published = self.publishing.published(fragment_name)
+        with self.database.transaction() as tx:
+            fragment = held_fragment(tx, fragment_name)
             planned = planned_under(tx, token)
             if planned.applied_version is None:
+                require(fragment)
                 require_known(tx, fragment_name, published)
-                planned = advance(tx, planned, moment)
-                _settle(tx, known_fragment(tx, fragment_name), moment)
-        self.publish(fragment_name)
-        return planned
+                _apply(tx, planned, handover, moment, by)
+            rescale = known_rescale(tx, planned.id)
+            if rescale.handover != handover:
+                raise AlreadyAppliedOtherwise(fragment_name, rescale.applied_version)
+        self.publishing.publish(fragment_name)
+        return rescale
+
+    def roll_back(
+        self, fragment_name: str, to_version: int | None, *, by: Caller, handover: Handover | None = None
+    ) -> Rescale:
+        """Plans and applies the mapping of an earlier version, by default the last one before that had settled.
+
+        Units of it that are gone are replaced. A rescale like any other: raises as `plan` and `apply`.
+        """
+        if to_version is None:
+            to_version = self._settled_before(fragment_name)
+        goal = Goal(ToVersion(to_version))
+        planned = self.plan(fragment_name, goal, by=by, cause=Cause.ROLLBACK)
+        return self.apply(planned.stored.token, by=by, handover=handover)
+
+    def _settled_before(self, fragment_name: str) -> int:
+        with self.database.reading() as tx:
+            version = known_fragment(tx, fragment_name).current.version
+            before = tx.fragments.settled_before(fragment_name, version)
+        if before is None:
+            raise NothingToRollBack(fragment_name, version)
+        return before
 
     @retry_conflicts
-    def accept(self, fragment_name: str, version: int) -> Current:
+    def accept(self, fragment_name: str, version: int, *, by: Caller) -> Current:
         """The point of no return, asked for by an applier before anything uses `version`."""
-        now_ms = self._hearing.now().now_ms
-        with self._database.transaction() as tx:
+        now_ms = self.hearing.now().now_ms
+        with self.database.transaction() as tx:
             accepted = tx.fragments.change_phase(
                 fragment_name, version, Phase.RESCALING, Phase.ACCEPTED, now_ms=now_ms
             )
@@ -85,111 +129,101 @@ class Rescales:
                 raise VersionNotFound(fragment_name, version, current.version)
             if version < current.version:
                 raise VersionNotCurrent(fragment_name, version, current.version)
+            if accepted:
+                tx.audit.add(AuditEntry(now_ms, by, "accept", fragment_name, {"version": version}))
         if accepted:
-            self.publish(fragment_name)
+            self.publishing.publish(fragment_name)
         return current
 
     @retry_conflicts
-    def hear(
-        self, fragment_name: str, subscriber_id: str, *, name: str, role: Role, acknowledged: int | None
-    ) -> tuple[Subscriber, Fragment]:
-        """A subscriber's registration, heartbeat and acknowledgement, if it has anything to acknowledge."""
-        moment = self._hearing.now()
-        with self._database.transaction() as tx:
-            fragment = held_fragment(tx, fragment_name)
-            heard = Subscriber(subscriber_id, fragment_name, name, role, acknowledged, moment.now_ms)
-            saved = tx.subscribers.save(self._without_future(heard, fragment))
-            settled = _settle(tx, fragment, moment)
-        if settled:
-            self.publish(fragment_name)
-        return saved, fragment
+    def abort(self, rescale_id: str, *, by: Caller) -> Rescale:
+        """Before it was accepted: one more version, settled at once, in which nothing has moved.
 
-    @retry_conflicts
-    def deregister(self, fragment_name: str, subscriber_id: str) -> None:
-        """A subscriber leaves by itself, and is waited for no more."""
-        moment = self._hearing.now()
-        with self._database.transaction() as tx:
-            fragment = held_fragment(tx, fragment_name)
-            tx.subscribers.remove(fragment_name, subscriber_id)
-            settled = _settle(tx, fragment, moment)
-        if settled:
-            self.publish(fragment_name)
+        An aborted rescale has the same answer again.
+        """
+        moment = self.hearing.now()
+        with self.database.reading() as tx:
+            fragment_name = known_rescale(tx, rescale_id).fragment
+        published = self.publishing.published(fragment_name)
+        with self.database.transaction() as tx:
+            tx.fragments.hold(fragment_name)
+            rescale = known_rescale(tx, rescale_id)
+            if rescale.phase is not RescalePhase.ABORTED:
+                require_known(tx, fragment_name, published)
+                _abort(tx, rescale, moment, by)
+                rescale = known_rescale(tx, rescale_id)
+        self.publishing.publish(fragment_name)
+        return rescale
 
-    def progress(self, fragment_name: str) -> Progress:
-        moment = self._hearing.now()
-        with self._database.reading() as tx:
-            return _progress(tx, known_fragment(tx, fragment_name), moment)
+    def abort_current(self, fragment_name: str, *, by: Caller) -> Rescale:
+        """The rescale that is in flight, or was the last and is aborted. Raises `NotInFlight`, `PlanLost`."""
+        with self.database.reading() as tx:
+            current = known_fragment(tx, fragment_name).current
+            caused = tx.fragments.cause(fragment_name, current.version)
+        cause, rescale_id = caused or (None, None)
+        if current.phase is Phase.SETTLED and cause is not Cause.ABORT:
+            raise NotInFlight(fragment_name, current.version)
+        if rescale_id is None:
+            raise PlanLost(fragment_name, current.version)
+        return self.abort(rescale_id, by=by)
 
-    def subscribers(self, fragment_name: str) -> list[Subscriber]:
-        with self._database.reading() as tx:
-            known_fragment(tx, fragment_name)
-            return tx.subscribers.of(fragment_name)
+    def rescale(self, rescale_id: str) -> Rescale:
+        with self.database.reading() as tx:
+            return known_rescale(tx, rescale_id)
 
-    def body(self, fragment_name: str, version: int) -> bytes:
-        """The published bytes of a version."""
-        with self._database.reading() as tx:
-            return version_body(tx, known_fragment(tx, fragment_name), version)
-
-    def version(self, fragment_name: str, version: int) -> Version:
-        with self._database.reading() as tx:
-            return _version(tx, known_fragment(tx, fragment_name), version)
-
-    def history(self, fragment_name: str) -> list[Version]:
-        """All versions, oldest first."""
-        with self._database.reading() as tx:
-            fragment = known_fragment(tx, fragment_name)
-            return [_version(tx, fragment, version) for version in range(1, fragment.current.version + 1)]
-
-    def publish(self, fragment_name: str) -> Outcome | None:
-        """Brings etcd up to SQL; None where etcd did not take it now."""
-        return self._publishing.publish(fragment_name)
-
-    @retry_conflicts
-    def reconcile(self) -> None:
-        """Settles what is due and brings etcd up to SQL, for every fragment; forgets what is of no use any more."""
-        moment = self._hearing.now()
-        with self._database.reading() as tx:
-            fragments = tx.fragments.all()
-        for fragment in fragments:
-            if fragment.current.phase is not Phase.SETTLED:
-                # Each in a transaction of its own, so that none waits for the others.
-                with self._database.transaction() as tx:
-                    _settle(tx, held_fragment(tx, fragment.name), moment)
-        with self._database.transaction() as tx:
-            tx.plans.forget_expired(moment.now_ms - FORGET_MS)
-            # Who was silent while nobody could be heard is not forgotten: see `Moment`.
-            if moment.now_ms - moment.silence_from_ms > FORGET_MS:
-                tx.subscribers.forget_silent(moment.now_ms - FORGET_MS)
-        self._publishing.publish_all(fragment.name for fragment in fragments)
-
-    def _without_future(self, heard: Subscriber, fragment: Fragment) -> Subscriber:
-        """A subscriber ahead of a restored database lives, and its acknowledgement is of another history."""
-        subject = f"fragment {fragment.name}: subscriber {heard.name} ({heard.id})"
-        acknowledged = heard.acknowledged_version
-        if acknowledged is None or acknowledged <= fragment.current.version:
-            self._troubles.over(subject)
-            return heard
-        self._troubles.tell(
-            subject,
-            f"it acknowledges version {acknowledged} and the database has only {fragment.current.version}: was it "
-            "restored from a backup? The subscriber is heard without that acknowledgement",
-        )
-        return replace(heard, acknowledged_version=None)
+    def newest(self, limit: int, *, after: tuple[int, str] | None, fragment: str | None) -> list[Rescale]:
+        """At most `limit` rescales, the last applied first: see the repository."""
+        with self.database.reading() as tx:
+            if fragment is not None:
+                known_fragment(tx, fragment)
+            return tx.rescales.newest(limit, after=after, fragment=fragment)
 
 
-def _settle(tx: Transaction, fragment: Fragment, moment: Moment) -> bool:
-    if not _progress(tx, fragment, moment).may_settle:
-        return False
-    version, phase = fragment.current.version, fragment.current.phase
-    return tx.fragments.change_phase(fragment.name, version, phase, Phase.SETTLED, now_ms=moment.now_ms)
+def known_rescale(tx: Transaction, rescale_id: str) -> Rescale:
+    found = tx.rescales.get(rescale_id)
+    if found is None:
+        raise RescaleNotFound(rescale_id)
+    return found
 
 
-def _progress(tx: Transaction, fragment: Fragment, moment: Moment) -> Progress:
-    return progress(fragment, tx.subscribers.of(fragment.name), moment)
+def _apply(
+    tx: Transaction, planned: RescalePlan, handover: Handover | None, moment: Moment, by: Caller
+) -> None:
+    version = advance(tx, planned, moment)
+    tx.rescales.begin(planned.id, version, handover, now_ms=moment.now_ms)
+    settle(tx, known_fragment(tx, planned.fragment), moment)
+    tx.audit.add(_entry(moment, by, "apply", planned, {"version": version}))
 
 
-def _version(tx: Transaction, fragment: Fragment, version: int) -> Version:
-    body = mapping_version(tx, fragment, version)
-    moves = tx.fragments.moves(fragment.name, version)
-    assert moves is not None
-    return Version(body, tuple(tx.fragments.phases(fragment.name, version)), moves)
+def _abort(tx: Transaction, rescale: Rescale, moment: Moment, by: Caller) -> None:
+    if not rescale.steps:
+        raise NotInFlight(rescale.fragment, rescale.version)
+    # Also where a version before the newest one was: what was used cannot be taken back.
+    if rescale.phase is not RescalePhase.RESCALING or RescalePhase.ACCEPTED in rescale.phases:
+        raise AlreadyAccepted(rescale.fragment, rescale.version, rescale.phase)
+    fragment = known_fragment(tx, rescale.fragment)
+    assert fragment.current.version == rescale.version, "what is rescaling is current"
+    before = NewVersion.of(as_before(tx, fragment), Phase.SETTLED, Cause.ABORT, rescale.id)
+    aborted = tx.fragments.end_version(
+        fragment.name, fragment.current, RescalePhase.ABORTED, before, now_ms=moment.now_ms
+    )
+    assert aborted, "it is held"
+    detail = {
+        "rescale": rescale.id,
+        "aborted_version": fragment.current.version,
+        "version": before.current.version,
+        "moves": before.moves,
+    }
+    tx.audit.add(AuditEntry(moment.now_ms, by, "abort", fragment.name, detail))
+
+
+def _entry(
+    moment: Moment, by: Caller, action: str, planned: RescalePlan, facts: Mapping[str, Any]
+) -> AuditEntry:
+    detail = {
+        "plan": planned.id,
+        "base_version": planned.base_version,
+        "moves": planned.certificate.moves,
+        **facts,
+    }
+    return AuditEntry(moment.now_ms, by, action, planned.fragment, detail)

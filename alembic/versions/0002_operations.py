@@ -78,6 +78,10 @@ def upgrade() -> None:
     op.add_column("mapping_versions", sa.Column("plan", sa.String(length=32), nullable=True))
 
     op.add_column("plans", sa.Column("goal", sa.JSON(), server_default="{}", nullable=False))
+    op.add_column("plans", sa.Column("cause", sa.String(length=16), server_default="rescale", nullable=False))
+    op.add_column("plans", sa.Column("leaving", sa.JSON(), server_default="[]", nullable=False))
+    op.add_column("plans", sa.Column("reasons", sa.LargeBinary(), nullable=True))
+    op.add_column("plans", sa.Column("warnings", sa.JSON(), server_default="[]", nullable=False))
     op.add_column("plans", sa.Column("remaining_moves", sa.Integer(), server_default="0", nullable=False))
     op.add_column("plans", sa.Column("applied_at_ms", sa.BigInteger(), nullable=True))
     op.add_column("plans", sa.Column("handover", sa.JSON(), nullable=True))
@@ -97,6 +101,10 @@ def downgrade() -> None:
     op.drop_column("plans", "handover")
     op.drop_column("plans", "applied_at_ms")
     op.drop_column("plans", "remaining_moves")
+    op.drop_column("plans", "warnings")
+    op.drop_column("plans", "reasons")
+    op.drop_column("plans", "leaving")
+    op.drop_column("plans", "cause")
     op.drop_column("plans", "goal")
 
     op.drop_column("mapping_versions", "plan")

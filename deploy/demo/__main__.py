@@ -178,7 +178,7 @@ def _prepare(api: Service) -> None:
     out.print(
         "     Each tail number hashes to one of 256 vnodes; each vnode belongs to one unit. The mapping now:"
     )
-    first = api.get(f"/v1/fragments/{FRAGMENT}/versions")[0]
+    first = api.get(f"/v1/fragments/{FRAGMENT}/mapping")
     out.print(strip(first["owners"]))
 
 
@@ -194,7 +194,7 @@ def _rescale(api: Service, parallelism: int) -> Rescaled:
 
 def _scan(api: Service, spark: SparkSession, table: StateTable) -> int:
     """Reads the table back, one Spark partition for each unit's vnodes. Returns the rows of the whole scan."""
-    newest = api.get(f"/v1/fragments/{FRAGMENT}/versions")[-1]
+    newest = api.get(f"/v1/fragments/{FRAGMENT}/mapping")
     mapping = VnodeMapping(tuple(newest["owners"]))
     out.print(
         "5/5  the table is scanned by vnode group: one Spark partition for each unit, without a shuffle"
@@ -212,7 +212,8 @@ def _scan(api: Service, spark: SparkSession, table: StateTable) -> int:
 def _report(
     api: Service, months: list[Month], table_rows: pa.Table, rescaled: list[Rescaled], adopted: dict[int, int]
 ) -> dict[str, Any]:
-    versions = api.get(f"/v1/fragments/{FRAGMENT}/versions")
+    listed = api.get(f"/v1/fragments/{FRAGMENT}/versions")["items"]
+    versions = [api.get(f"/v1/fragments/{FRAGMENT}/versions/{each['version']}") for each in listed]
     by_version = {
         version["version"]: Owners(version["owners"], [unit["id"] for unit in version["units"]])
         for version in versions

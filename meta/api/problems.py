@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 STATUS: dict[type[Exception], HTTPStatus] = {
     errors.WorkerNotFound: HTTPStatus.NOT_FOUND,
     errors.WorkerDiffers: HTTPStatus.CONFLICT,
+    errors.WorkerInUse: HTTPStatus.CONFLICT,
+    errors.TooMany: HTTPStatus.CONFLICT,
     errors.FragmentNotFound: HTTPStatus.NOT_FOUND,
     errors.FragmentExists: HTTPStatus.CONFLICT,
     errors.BadFragment: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -31,9 +33,39 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     errors.StaleBase: HTTPStatus.CONFLICT,
     errors.RescaleInFlight: HTTPStatus.CONFLICT,
     errors.UnitsNotAlive: HTTPStatus.CONFLICT,
+    errors.TooManyLost: HTTPStatus.CONFLICT,
+    errors.RescaleNotFound: HTTPStatus.NOT_FOUND,
+    errors.NotInFlight: HTTPStatus.CONFLICT,
+    errors.PlanLost: HTTPStatus.CONFLICT,
+    errors.AlreadyAccepted: HTTPStatus.CONFLICT,
+    errors.AlreadyAppliedOtherwise: HTTPStatus.CONFLICT,
+    errors.NothingToRollBack: HTTPStatus.CONFLICT,
+    errors.NotMoving: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.DatabaseBehind: HTTPStatus.CONFLICT,
     errors.FragmentPublishedElsewhere: HTTPStatus.CONFLICT,
     errors.DigestConflict: HTTPStatus.CONFLICT,
+    errors.UnitTaken: HTTPStatus.CONFLICT,
+    errors.CannotAdopt: HTTPStatus.CONFLICT,
+    errors.BadCursor: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.BadGoal: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.UnitsNotLabelled: HTTPStatus.CONFLICT,
+    errors.NoLoads: HTTPStatus.CONFLICT,
+    errors.BadLoads: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.BadKey: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
+    errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    errors.Forbidden: HTTPStatus.FORBIDDEN,
+    errors.PageWithoutToken: HTTPStatus.FORBIDDEN,
+    errors.BadToken: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.TokenNotFound: HTTPStatus.NOT_FOUND,
+    errors.TooManyTokens: HTTPStatus.CONFLICT,
+    errors.BadIdempotencyKey: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.IdempotencyKeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.IdempotencyKeyInUse: HTTPStatus.CONFLICT,
+    errors.TooManyIdempotencyKeys: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.BodyTooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    errors.TooManyStreams: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 FAILURE_STATUS = {
@@ -73,9 +105,24 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _our_mistake)
 
 
+def refusal(error: errors.MetaError | sa.exc.SQLAlchemyError) -> JSONResponse:
+    """For what is refused before it comes to a route."""
+    if isinstance(error, errors.MetaError):
+        answer = problem(STATUS[type(error)], kind_of(type(error)), error.detail, vars(error))
+        if isinstance(error, errors.TooManyStreams):
+            answer.headers["Retry-After"] = str(error.retry_after_s)
+        return answer
+    failure = failure_of(error)
+    if failure is None:
+        raise error
+    # What the database said of itself (hosts, users, folders) is for the log.
+    log.warning("a request failed, the database is %s: %s", failure, getattr(error, "orig", error))
+    return problem(FAILURE_STATUS[failure], f"database-{failure}", failure.advice)
+
+
 def _meta_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, errors.MetaError)
-    return problem(STATUS[type(error)], kind_of(type(error)), error.detail, vars(error))
+    return refusal(error)
 
 
 def _mapping_error(_request: Request, error: Exception) -> JSONResponse:
@@ -84,12 +131,8 @@ def _mapping_error(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _database_failed(_request: Request, error: Exception) -> JSONResponse:
-    failure = failure_of(error)
-    if failure is None:
-        raise error
-    # What the database said of itself (hosts, users, folders) is for the log.
-    log.warning("a request failed, the database is %s: %s", failure, getattr(error, "orig", error))
-    return problem(FAILURE_STATUS[failure], f"database-{failure}", failure.advice)
+    assert isinstance(error, sa.exc.SQLAlchemyError)
+    return refusal(error)
 
 
 def _invalid_request(_request: Request, error: Exception) -> JSONResponse:
@@ -104,7 +147,9 @@ def _invalid_request(_request: Request, error: Exception) -> JSONResponse:
 def _finding(entry: Mapping[str, Any]) -> dict[str, str]:
     if entry["type"] == "json_invalid":
         return {"field": "the request", "reason": f"it is no JSON, from character {entry['loc'][-1]} on"}
-    path = ".".join(str(step) for step in entry["loc"] if step not in ("body", "path", "query"))
+    # "<...>" is which form of several it was read as.
+    steps = (str(step) for step in entry["loc"] if step not in ("body", "path", "query"))
+    path = ".".join(step for step in steps if not step.startswith("<"))
     return {"field": path or "the request", "reason": entry["msg"].removeprefix("Value error, ")}
 
 

@@ -14,12 +14,22 @@ import stamina
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from meta.store.adoption import Adoption
+from meta.store.answers import Answers
 from meta.store.audit import Audit
+from meta.store.changes import Changes
 from meta.store.failures import is_busy_sqlite, is_conflict
 from meta.store.fragments import Fragments
+from meta.store.loads import Loads
+from meta.store.overview import Overview
 from meta.store.plans import Plans
+from meta.store.publications import Publications
+from meta.store.rescales import Rescales
+from meta.store.retention import Retention
 from meta.store.subscribers import Subscribers
+from meta.store.tokens import StoredTokens
 from meta.store.url import DriverMissing, database_url
+from meta.store.versions import Versions
 from meta.store.workers import Workers
 
 SQLITE_BUSY_TIMEOUT_S = 10.0
@@ -59,18 +69,38 @@ retry_conflicts = stamina.retry(on=is_conflict, attempts=8, timeout=20, wait_ini
 class Transaction:
     workers: Workers
     fragments: Fragments
+    versions: Versions
     plans: Plans
+    loads: Loads
+    rescales: Rescales
     subscribers: Subscribers
     audit: Audit
+    changes: Changes
+    overview: Overview
+    tokens: StoredTokens
+    answers: Answers
+    publications: Publications
+    adoption: Adoption
+    retention: Retention
 
     @classmethod
     def on(cls, connection: sa.Connection) -> "Transaction":
         return cls(
             workers=Workers(connection),
             fragments=Fragments(connection),
+            versions=Versions(connection),
             plans=Plans(connection),
+            loads=Loads(connection),
+            rescales=Rescales(connection),
             subscribers=Subscribers(connection),
             audit=Audit(connection),
+            changes=Changes(connection),
+            overview=Overview(connection),
+            tokens=StoredTokens(connection),
+            answers=Answers(connection),
+            publications=Publications(connection),
+            adoption=Adoption(connection),
+            retention=Retention(connection),
         )
 
 

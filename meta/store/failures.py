@@ -4,6 +4,7 @@ None of it is the request's fault, and none of it left anything half done: each 
 """
 
 import sqlite3
+from collections.abc import Callable
 from enum import StrEnum
 
 import sqlalchemy as sa
@@ -57,6 +58,16 @@ def is_conflict(error: Exception) -> bool:
 
 def is_busy_sqlite(error: Exception) -> bool:
     return isinstance(error, sqlite3.Error) and _of_sqlite(error) is Failure.BUSY
+
+
+def tell_failures(engine: sa.Engine, told: Callable[[str], None]) -> None:
+    """Calls `told` with the kind of each failure of a statement or of connecting; from any thread."""
+
+    @sa.event.listens_for(engine, "handle_error")
+    def tell(context: sa.engine.ExceptionContext) -> None:
+        error = context.sqlalchemy_exception
+        if error is not None and (failure := failure_of(error)) is not None:
+            told("conflict" if is_conflict(error) else failure.value)
 
 
 def why_not_opened(url: sa.URL, error: sa.exc.DBAPIError) -> str:

@@ -1,10 +1,11 @@
 """Subscribers of fragments, as rows."""
 
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 
-from meta.lifecycle import Role, Subscriber
+from meta.lifecycle import HandedOver, Role, Subscriber
 from meta.store.insertion import insert_into
 from meta.store.tables import subscribers
 
@@ -14,8 +15,17 @@ class Subscribers:
         self._connection = connection
 
     def save(self, subscriber: Subscriber) -> Subscriber:
-        """Registers, beats and acknowledges in one. An acknowledgement never goes back."""
-        values = {"name": subscriber.name, "role": subscriber.role, "seen_at_ms": subscriber.seen_at_ms}
+        """Registers, beats and acknowledges in one. An acknowledgement never goes back.
+
+        Without `handed_over` what was said of it before stays.
+        """
+        values: dict[str, Any] = {
+            "name": subscriber.name,
+            "role": subscriber.role,
+            "seen_at_ms": subscriber.seen_at_ms,
+        }
+        if subscriber.handed_over is not None:
+            values["handed_over"] = asdict(subscriber.handed_over)
         version = subscriber.acknowledged_version
         self._connection.execute(
             insert_into(subscribers, self._connection)
@@ -25,17 +35,23 @@ class Subscribers:
                 set_={**values, "acknowledged_version": _later(version)},
             )
         )
-        row = self._connection.execute(
-            sa.select(subscribers).where(_key(subscriber.fragment, subscriber.id))
-        ).one()
-        return _subscriber(row)
+        saved = self.get(subscriber.fragment, subscriber.id)
+        assert saved is not None
+        return saved
+
+    def get(self, fragment: str, subscriber_id: str) -> Subscriber | None:
+        found = sa.select(subscribers).where(_key(fragment, subscriber_id))
+        row = self._connection.execute(found).one_or_none()
+        return _subscriber(row) if row else None
 
     def of(self, fragment: str) -> list[Subscriber]:
         rows = self._connection.execute(sa.select(subscribers).where(subscribers.c.fragment == fragment))
         return sorted((_subscriber(row) for row in rows), key=lambda found: (found.name, found.id))
 
-    def remove(self, fragment: str, subscriber_id: str) -> None:
-        self._connection.execute(subscribers.delete().where(_key(fragment, subscriber_id)))
+    def remove(self, fragment: str, subscriber_id: str) -> bool:
+        """Whether it was there."""
+        gone = subscribers.delete().where(_key(fragment, subscriber_id))
+        return self._connection.execute(gone).rowcount == 1
 
     def forget_silent(self, before_ms: int) -> None:
         """Drops the registrations that nobody renewed since `before_ms`."""
@@ -59,4 +75,9 @@ def _subscriber(row: sa.Row[Any]) -> Subscriber:
         role=Role(row.role),
         acknowledged_version=row.acknowledged_version,
         seen_at_ms=row.seen_at_ms,
+        handed_over=_handed_over(row.handed_over) if row.handed_over else None,
     )
+
+
+def _handed_over(fields: dict[str, Any]) -> HandedOver:
+    return HandedOver(fields["version"], tuple((first, last) for first, last in fields["vnodes"]))

@@ -1,90 +1,143 @@
-"""`vnodectl mapping` and `vnodectl watch`: mapping versions, to look at."""
+"""`vnodectl mapping` and `vnodectl diff`: mapping versions, to look at."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from meta.etcd.client import EtcdClient
-from meta.etcd.reader import KeyReader, Reading, Unreachable
-from meta.mapping.errors import MalformedPublication
-from meta.mapping.publication import Current, current_key
-from meta.vnodectl.client import Service, ServiceError, path
-from meta.vnodectl.session import DEFAULT_SERVER, Server, err, out
+from meta.vnodectl.client import path
+from meta.vnodectl.completion import FragmentName
+from meta.vnodectl.session import (
+    DEFAULT_SERVER,
+    Json,
+    Server,
+    connected,
+    listed,
+    local_time,
+    out,
+    print_json,
+)
 from meta.vnodectl.strip import strip
 
 app = typer.Typer(no_args_is_help=True, help="Mapping versions: which unit owns which vnode, and since when.")
 
-FragmentName = Annotated[str, typer.Argument(help="The fragment's name.")]
+PHASES = ("rescaling", "accepted", "settled")
+RUNS_MAX = 40
 
 
 @app.command()
 def show(
     fragment: FragmentName,
-    version: Annotated[int | None, typer.Option(help="Which version. Default: the current one.")] = None,
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Which version. Default: the current one.")
+    ] = None,
+    as_json: Json = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """One version as a strip of cells, those that it moved marked."""
-    with Service(server) as api:
+    """One version as a strip of cells, those that it moved marked.
+
+    Example: vnodectl mapping show flights --version 3
+    """
+    with connected(server, as_json=as_json) as api:
         if version is None:
             version = api.get(path("fragments", fragment))["version"]
         found = api.get(path("fragments", fragment, "versions", version))
+    if as_json:
+        print_json(found)
+        return
     out.print(f"[bold]{fragment}[/bold] version {version}: {_moved(found)}")
     out.print(strip(found["owners"], found["previous_owners"]))
 
 
 @app.command()
-def history(fragment: FragmentName, server: Server = DEFAULT_SERVER) -> None:
-    """All versions, and when each went through its phases."""
-    with Service(server) as api:
-        versions = api.get(path("fragments", fragment, "versions"))
-    table = Table("version", "units", "moved", "rescaling", "accepted", "settled")
+def history(
+    fragment: FragmentName,
+    limit: Annotated[int, typer.Option(min=1, help="How many versions, the newest.")] = 20,
+    everything: Annotated[bool, typer.Option("--all", help="All that are kept.")] = False,
+    as_json: Json = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """The newest versions, and when each went through its phases.
+
+    Example: vnodectl mapping history flights --limit 5
+    """
+    with connected(server, as_json=as_json) as api:
+        versions = api.items(
+            path("fragments", fragment, "versions"),
+            {"order": "newest"},
+            items_max=None if everything else limit,
+        )
+    if as_json:
+        print_json({"items": versions})
+        return
+    table = Table("version", "units", "moved", *PHASES, "ended", "cause")
     for version in versions:
-        units = ", ".join(str(unit["id"]) for unit in version["units"])
-        times = [_time(version["phases"].get(phase)) for phase in ("rescaling", "accepted", "settled")]
-        table.add_row(str(version["version"]), units, str(version["moves"]), *times)
+        times = version["phases"]
+        ended = next((phase for phase in ("aborted", "superseded") if phase in times), "-")
+        table.add_row(
+            str(version["version"]),
+            listed(version["units"], 8),
+            str(version["moves"]),
+            *(local_time(times.get(phase)) for phase in PHASES),
+            ended,
+            version["cause"] or "-",
+        )
     out.print(table)
+    oldest = versions[-1]["version"]
+    if oldest > 1 and not everything:
+        out.print(f"{oldest - 1} older ones: see --limit and --all")
 
 
-def watch(fragment: FragmentName, server: Server = DEFAULT_SERVER) -> None:
-    """Follow a fragment's versions through etcd as they are published. Ctrl-C ends it."""
-    with Service(server) as api:
-        api.get(path("fragments", fragment))
-        etcd = api.get("/v1/coordination")["etcd"]
-    try:
-        client = EtcdClient(etcd["endpoints"])
-    except ValueError as error:
-        raise ServiceError(f"the service names an etcd that cannot be read: {error}") from error
-    with client, KeyReader(client, current_key(fragment, etcd["root"])) as reader:
-        shown = None
-        for reading in reader:
-            seen = _seen(reading)
-            if seen is not None and seen != shown:
-                now = datetime.now().astimezone()
-                out.print(f"{now:%H:%M:%S}  {fragment} version {seen.version} {seen.phase}")
-                shown = seen
+def diff(
+    fragment: FragmentName,
+    from_: Annotated[
+        int | None, typer.Option("--from", min=1, help="From this version. Default: the one before --to.")
+    ] = None,
+    to: Annotated[
+        int | None, typer.Option("--to", min=1, help="To this version. Default: the current one.")
+    ] = None,
+    as_json: Json = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """What changed between two mapping versions, as runs of vnodes.
+
+    Example: vnodectl diff flights --from 3 --to 7
+    """
+    with connected(server, as_json=as_json) as api:
+        found = api.get(path("fragments", fragment, "diff"), {"from": from_, "to": to})
+    if as_json:
+        print_json(found)
+        return
+    out.print(
+        f"[bold]{fragment}[/bold] version {found['from']} to {found['to']}, {found['vnode_count']} vnodes: "
+        f"moves {found['moves']}, assigned {found['assigned']}, released {found['released']}",
+        soft_wrap=True,
+    )
+    if not found["runs"]:
+        out.print("no vnode changed its owner")
+        return
+    table = Table("vnodes", "count", "from unit", "to unit")
+    for run in found["runs"][:RUNS_MAX]:
+        table.add_row(
+            vnode_range(run["first"], run["last"]),
+            str(run["last"] - run["first"] + 1),
+            _owner(run["from"]),
+            _owner(run["to"]),
+        )
+    out.print(table)
+    if len(found["runs"]) > RUNS_MAX:
+        out.print(f"and {len(found['runs']) - RUNS_MAX} runs more: --json has them all")
 
 
-def _seen(reading: Reading | Unreachable) -> Current | None:
-    """What is published; None, and a word on it, where that is nothing or nothing of ours."""
-    if isinstance(reading, Unreachable):
-        err.print(reading.reason, style="yellow", markup=False)
-        return None
-    try:
-        return Current.decode(reading.value.value) if reading.value else None
-    except MalformedPublication as error:
-        err.print(f"what etcd has is not of this vnodemap: {error}", style="yellow", markup=False)
-        return None
+def vnode_range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}..{last}"
+
+
+def _owner(unit: int | None) -> str:
+    return "nobody" if unit is None else str(unit)
 
 
 def _moved(version: dict[str, Any]) -> str:
     if version["previous_version"] is None:
         return "the first mapping"
     return f"moved {version['moves']} of {version['vnode_count']} vnodes from version {version['previous_version']}"
-
-
-def _time(at_ms: int | None) -> str:
-    if at_ms is None:
-        return "-"
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC).astimezone():%H:%M:%S.%f}"[:-3]

@@ -2,38 +2,48 @@
 
 from typing import Annotated, Any
 
-import stamina
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from meta.mapping.errors import MappingError
-from meta.mapping.offline import plan_offline
-from meta.vnodectl.client import Service, ServiceError, path
-from meta.vnodectl.session import DEFAULT_SERVER, Server, answer_json, err, out
+from meta.vnodectl.client import Service, path
+from meta.vnodectl.completion import FragmentName, fragment_names
+from meta.vnodectl.goal import Goal
+from meta.vnodectl.handover import Handover, Patience
+from meta.vnodectl.options import flattened
+from meta.vnodectl.plans import certified, changes
+from meta.vnodectl.session import (
+    DEFAULT_SERVER,
+    Json,
+    Server,
+    Yes,
+    answer_json,
+    confirm,
+    connected,
+    err,
+    listed,
+    out,
+    print_json,
+)
 from meta.vnodectl.strip import strip
-
-POLL_S = 0.2
-
-Parallelism = Annotated[int | None, typer.Option(min=1, help="How many units; the service chooses them.")]
-Units = Annotated[str | None, typer.Option(help="Exactly these units, for example 1,3,4.")]
-TimeoutS = Annotated[float, typer.Option("--timeout", min=0.1, help="Wait so many seconds until it settles.")]
+from meta.vnodectl.waiting import outcome, wait_until_settled
 
 
-class _NotSettled(Exception):
-    """The version is still under way."""
-
-
+@flattened
 def plan(
-    fragment: Annotated[str | None, typer.Argument(help="The fragment's name.")] = None,
-    parallelism: Parallelism = None,
-    units: Units = None,
+    goal: Goal,
+    fragment: Annotated[
+        str | None, typer.Argument(help="The fragment's name.", autocompletion=fragment_names)
+    ] = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Plan without a service: JSON in, JSON out.")
     ] = False,
     lines: Annotated[bool, typer.Option("--lines", help="With --offline: one document a line.")] = False,
+    as_json: Json = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Show what a rescale would move, and the token that applies it.
+
+    Example: vnodectl plan flights --parallelism 4 --weight 3=2.5
 
     With --offline: {"previous": [0, 0, null, 2], "units": [{"id": 0, "worker": "a"}, {"id": 1, "worker": "b"}]}
 
@@ -42,132 +52,112 @@ def plan(
     "level": "workers"; "loads", one number for each vnode, and "count_slack".
     """
     if offline:
-        if fragment is not None or parallelism is not None or units is not None:
-            raise typer.BadParameter("--offline takes all from the JSON on standard input; name nothing else")
-        answer_json(plan_offline, MappingError, lines=lines)
+        _plan_offline(fragment, goal, lines=lines)
         return
     if fragment is None:
         raise typer.BadParameter("name the fragment, or use --offline")
-    with Service(server) as api:
-        planned = api.post(path("fragments", fragment, "plans"), _goal(parallelism, units))
+    with connected(server, as_json=as_json) as api:
+        planned = api.post(path("fragments", fragment, "plans"), goal.body())
+    if as_json:
+        print_json(planned)
+        return
     show_plan(planned)
-    if _changes(planned):
+    if changes(planned):
         out.print(f"apply it with: vnodectl apply {planned['token']}")
 
 
+@flattened
 def apply(
     token: Annotated[str, typer.Argument(help="The token that `plan` printed.")],
-    timeout_s: TimeoutS = 60.0,
+    handover: Handover,
+    patience: Patience,
+    as_json: Json = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Apply a plan by its token, and wait until every applier has acknowledged."""
-    with Service(server) as api:
-        apply_token(api, token, timeout_s)
+    """Apply a plan by its token, and wait until every applier has acknowledged.
+
+    Example: vnodectl apply 1f3c9a02.5d0c7be41a92 --protocol ordered --pacing matching
+    """
+    with connected(server, as_json=as_json) as api:
+        applied = api.post(path("rescales"), {"token": token, **handover.body})
+        finish(api, applied, patience, as_json=as_json)
 
 
+@flattened
 def rescale(
-    fragment: Annotated[str, typer.Argument(help="The fragment's name.")],
-    parallelism: Parallelism = None,
-    units: Units = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    timeout_s: TimeoutS = 60.0,
+    fragment: FragmentName,
+    goal: Goal,
+    handover: Handover,
+    patience: Patience,
+    yes: Yes = False,
+    as_json: Json = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Plan, confirm, apply and wait: the whole rescale while the job runs."""
-    with Service(server) as api:
-        planned = api.post(path("fragments", fragment, "plans"), _goal(parallelism, units))
-        show_plan(planned)
-        if not _changes(planned):
+    """Plan, confirm, apply and wait: the whole rescale while the job runs.
+
+    Example: vnodectl rescale flights --add-units 5,6 --remove-units 1
+    """
+    asked, how = goal.body(), handover.body
+    with connected(server, as_json=as_json) as api:
+        planned = api.post(path("fragments", fragment, "plans"), asked)
+        if not as_json:
+            show_plan(planned)
+        if not changes(planned):
+            if as_json:
+                print_json({"plan": planned, "rescale": None, "progress": None})
             return
-        if not yes:
-            typer.confirm("Apply?", abort=True, err=True)
-        apply_token(api, planned["token"], timeout_s)
-
-
-def _goal(parallelism: int | None, units: str | None) -> dict[str, Any]:
-    if (parallelism is None) == (units is None):
-        raise typer.BadParameter("give either --parallelism or --units")
-    if units is None:
-        return {"parallelism": parallelism}
-    try:
-        return {"units": [int(unit) for unit in units.split(",")]}
-    except ValueError:
-        raise typer.BadParameter(f"--units takes ids with commas between them, not {units!r}") from None
+        confirm("Apply?", yes=yes)
+        applied = api.post(path("rescales"), {"token": planned["token"], **how})
+        finish(api, applied, patience, as_json=as_json, planned=planned)
 
 
 def show_plan(planned: Any) -> None:
     """The certificate, and the strip before and after."""
-    certificate, before, after = planned["certificate"], planned["previous_owners"], planned["owners"]
-    units = ", ".join(map(str, planned["units"]))
-    if not _changes(planned):
+    before, after = planned["previous_owners"], planned["owners"]
+    for warning in planned.get("warnings", ()):
+        err.print(warning, style="yellow", markup=False)
+    units = listed(planned["units"])
+    if not changes(planned):
         out.print(f"[bold]{planned['fragment']}[/bold] is on units {units} already: nothing to do")
         return
     out.print(
         f"[bold]{planned['fragment']}[/bold], version {planned['base_version']}, to units {units}: "
-        f"moves {certificate['moves']} of {len(after)} vnodes,\n"
-        f"and fewer than {certificate['lower_bound']} is not possible"
+        f"{certified(planned['certificate'], len(after))}"
     )
     out.print("before")
     out.print(strip(before))
     out.print("after")
     out.print(strip(after, before))
+    remaining = planned.get("remaining_moves", 0)
+    if remaining:
+        out.print(f"{remaining} moves remain after this step: plan again once it has settled")
+
+
+def finish(
+    api: Service, applied: Any, patience: Patience, *, as_json: bool, planned: Any | None = None
+) -> None:
+    """Waits as long as is wanted, and says what became of it. Raises `NotSettled`."""
+    fragment, version = applied["fragment"], applied["version"]
+    progress = wait_until_settled(api, fragment, version, patience.timeout_s) if patience.wait else None
+    if as_json:
+        print_json(({"plan": planned} if planned else {}) | {"rescale": applied, "progress": progress})
+    elif progress is None:
+        out.print(
+            f"{fragment} goes to version {version}: `vnodectl fragment show {fragment}` says how far it is"
+        )
+    else:
+        out.print(outcome(applied, progress))
 
 
 def apply_token(api: Service, token: str, timeout_s: float) -> None:
     """Returns when every applier has acknowledged. Raises `ServiceError`, also after `timeout_s`."""
-    applied = api.post(path("rescales"), {"token": token})
-    fragment, version = applied["fragment"], applied["version"]
-    progress = wait_until_settled(api, fragment, version, timeout_s)
-    if progress["version"] > version:
-        out.print(f"that plan became version {version}; {fragment} is now at {progress['version']}")
-    elif progress["acknowledged"]:
-        out.print(f"{fragment} is at version {version}, and the jobs that follow it have it")
-    else:
-        out.print(f"{fragment} is at version {version}; no live job had to acknowledge it")
+    finish(api, api.post(path("rescales"), {"token": token}), Patience(timeout_s), as_json=False)
 
 
-def _changes(planned: Any) -> bool:
-    return bool(planned["owners"] != planned["previous_owners"])
+def _plan_offline(fragment: str | None, goal: Goal, *, lines: bool) -> None:
+    if fragment is not None or goal != Goal():
+        raise typer.BadParameter("--offline takes all from the JSON on standard input; name nothing else")
+    # Only here: who plans with the service need not wait until numpy is loaded.
+    from meta.mapping.offline import plan_offline  # noqa: PLC0415
 
-
-def wait_until_settled(api: Service, fragment: str, version: int, timeout_s: float) -> Any:
-    """The progress when `version` had settled, or a later one come; shows who is waited for meanwhile.
-
-    Raises `ServiceError` with those it waits for after `timeout_s`.
-    """
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    polling = stamina.retry_context(
-        on=_NotSettled,
-        attempts=None,
-        timeout=timeout_s,
-        wait_initial=POLL_S,
-        wait_max=POLL_S,
-        wait_jitter=0,
-    )
-    late = ""
-    try:
-        with Progress(*columns, console=err) as bar:
-            task = bar.add_task(f"version {version}", total=None)
-            for attempt in polling:
-                with attempt:
-                    progress = api.get(path("fragments", fragment, "progress"))
-                    late = ", ".join(applier["name"] for applier in progress["waiting_for"])
-                    bar.update(
-                        task,
-                        description=f"version {version}: {f'waiting for {late}' if late else 'acknowledged'}",
-                        completed=progress["acknowledged"],
-                        total=progress["acknowledged"] + len(progress["waiting_for"]),
-                    )
-                    if progress["version"] == version and progress["phase"] != "settled":
-                        raise _NotSettled
-                    return progress
-    except _NotSettled:
-        raise ServiceError(
-            f"version {version} has not settled within {timeout_s:g} s, it waits for {late or 'nobody'}; it goes on by "
-            f"itself; `vnodectl fragment show {fragment}` shows how far it is"
-        ) from None
+    answer_json(plan_offline, MappingError, lines=lines)

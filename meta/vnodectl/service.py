@@ -7,9 +7,9 @@ import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -18,49 +18,105 @@ from fastapi import FastAPI
 
 from meta.api.app import Lifespan, create_app
 from meta.api.control import Control
+from meta.changes import Changes
 from meta.coordination.embedded import EmbeddedEtcd, EmbeddedEtcdError
 from meta.coordination.publisher import Publisher
 from meta.etcd.client import EtcdClient
 from meta.hearing import Hearing
+from meta.logs import LogFormat, configure
 from meta.mapping.publication import DEFAULT_ROOT
-from meta.registry import Registry
-from meta.rescale import Rescales
+from meta.retention import Kept
 from meta.store.database import Database
-from meta.store.failures import why_not_opened
-from meta.store.migrations import DatabaseFromTheFuture, upgrade
-from meta.store.url import UnusableDatabase
+from meta.store.failures import tell_failures
+from meta.tracing import Tracing, tracing
+from meta.trouble import Troubles
+from meta.vnodectl.security import PLAIN, Security
 from meta.vnodectl.session import ServeError, out
+from meta.vnodectl.storage import embedded_url, make_folder, now_ms, opened
+from meta.vnodectl.upkeep import BY_DEFAULT, Upkeep
 
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
+RETENTION_INTERVAL_S = 60.0
 
 
-def run(data_dir: Path, host: str, port: int, database_url: str | None, etcd: list[str] | None) -> None:
+def run(
+    data_dir: Path,
+    host: str,
+    port: int,
+    database_url: str | None,
+    etcd: list[str] | None,
+    upkeep: Upkeep = BY_DEFAULT,
+    security: Security = PLAIN,
+) -> None:
     """Serves until SIGINT or SIGTERM. Raises `ServeError` where it cannot start."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ServeError(
-            f"{data_dir} cannot be used ({error.strerror}); choose another --data-dir"
-        ) from error
+    configure(LogFormat(upkeep.log_format))
+    tls = security.tls()
+    security.check_etcd(etcd)
+    make_folder(data_dir)
     with (
         closing(_listen(host, port)) as listener,
-        _database(database_url or f"sqlite:///{data_dir / 'meta.db'}") as database,
+        opened(database_url or embedded_url(data_dir)) as database,
+        _exposed(host, database, safe=tls is not None or security.insecure_http),
+        tracing(database.engine) as traces,
         _etcd(data_dir, etcd) as running,
-        _client(running.endpoints) as client,
+        _client(running.endpoints, security) as client,
     ):
         shown_host = f"[{host}]" if ":" in host else host
-        url = f"http://{shown_host}:{listener.getsockname()[1]}"
-        control = _control(database, client, running.endpoints)
+        url = f"{'https' if tls else 'http'}://{shown_host}:{listener.getsockname()[1]}"
+        control = replace(
+            _control(database, client, running.endpoints, traces, upkeep),
+            etcd_tls=security.etcd_tls() is not None,
+            etcd_auth=security.etcd_credentials() is not None,
+        )
         app = create_app(control, _lifespan(control, running, lambda: _announce(data_dir, url, running)))
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
+        traces.instrument(app)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+        )
         # uvicorn raises the signal again when it has shut down; the rest is to be closed too, as on Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
+            _Server(config, control.changes).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends the event streams before it waits for all answers to end."""
+
+    def __init__(self, config: uvicorn.Config, changes: Changes) -> None:
+        super().__init__(config)
+        self._changes = changes
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._changes.close()
+        await super().shutdown(sockets)
+
+
+@contextmanager
+def _exposed(host: str, database: Database, *, safe: bool) -> Iterator[None]:
+    """Listens for others only where nobody reads what is sent, and who sends it is known."""
+    if _is_loopback(host):
+        yield
+        return
+    if not safe:
+        raise ServeError(
+            f"{host} is not a loopback address, and without TLS whoever is on the way could read the tokens and use "
+            "them. Name a certificate with --tls-cert and --tls-key; or say --insecure-http, for a proxy on the same "
+            "private network that has TLS"
+        )
+    with database.reading() as tx:
+        if not tx.tokens.any_ever():
+            raise ServeError(
+                f"{host} is not a loopback address, and this service has no token yet, so anybody could change "
+                "anything. Make one first: `vnodectl token create NAME --role admin --data-dir DIR` (or --database URL)"
+            )
+    yield
 
 
 class _Etcd:
@@ -94,43 +150,40 @@ def _etcd(data_dir: Path, endpoints: list[str] | None) -> Iterator[_Etcd]:
         embedded.stop()
 
 
-def _client(endpoints: tuple[str, ...]) -> EtcdClient:
+def _client(endpoints: tuple[str, ...], security: Security) -> EtcdClient:
+    tls, credentials = security.etcd_tls(), security.etcd_credentials()
     try:
-        return EtcdClient(endpoints)
+        return EtcdClient(endpoints, tls=tls, credentials=credentials)
     except ValueError as error:
         raise ServeError(
             f"--etcd takes HOST:PORT, for example 127.0.0.1:2379, and not {', '.join(endpoints)}"
         ) from error
 
 
-@contextmanager
-def _database(url: str) -> Iterator[Database]:
-    try:
-        database = Database(url)
-    except UnusableDatabase as error:
-        raise ServeError(str(error)) from error
-    try:
-        upgrade(database.engine)
-        yield database
-    except DatabaseFromTheFuture as error:
-        raise ServeError(str(error)) from error
-    except sa.exc.DBAPIError as error:
-        raise ServeError(why_not_opened(database.engine.url, error)) from error
-    finally:
-        database.close()
-
-
-def _control(database: Database, client: EtcdClient, endpoints: tuple[str, ...]) -> Control:
-    hearing = Hearing(_now_ms)
-    rescales = Rescales(database, Publisher(client, DEFAULT_ROOT), hearing)
-    return Control(Registry(database, hearing), rescales, endpoints, DEFAULT_ROOT, hearing)
+def _control(
+    database: Database, client: EtcdClient, endpoints: tuple[str, ...], traces: Tracing, upkeep: Upkeep
+) -> Control:
+    publisher, hearing = Publisher(client, DEFAULT_ROOT), Hearing(now_ms)
+    kept = Kept(upkeep.keep_versions, upkeep.keep_days)
+    control = Control.over(database, publisher, hearing, endpoints, traces.span, kept)
+    failures = control.observation.metrics.database_failures
+    tell_failures(database.engine, lambda kind: failures.labels(kind).inc())
+    return control
 
 
 def _lifespan(control: Control, etcd: _Etcd, announce: Callable[[], None]) -> Lifespan:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        # Before anybody is answered: a restored database has versions of the past until etcd's are adopted.
+        await _reconcile(control)
         # One each, since an etcd that cannot be brought up or does not answer is no reason to wait for anybody.
-        loops = (_tick_forever(control.hearing), _keep_up_forever(etcd), _reconcile_forever(control))
+        loops = (
+            _tick_forever(control.hearing),
+            _keep_up_forever(etcd, control.publishing.troubles),
+            _reconcile_forever(control),
+            _forget_forever(control),
+            control.changes.run(),
+        )
         running = [asyncio.create_task(loop) for loop in loops]
         for task in running:
             task.add_done_callback(_end_service_on_failure)
@@ -157,35 +210,60 @@ async def _tick_forever(hearing: Hearing) -> None:
         await asyncio.sleep(INTERVAL_S)
 
 
-# The two below work in threads, since each may take seconds, and the API answers meanwhile.
+# Those below work in threads, since each may take seconds, and the API answers meanwhile.
 
 
-async def _keep_up_forever(etcd: _Etcd) -> None:
+async def _keep_up_forever(etcd: _Etcd, troubles: Troubles) -> None:
     while True:
         try:
             await asyncio.to_thread(etcd.keep_up)
         except EmbeddedEtcdError as error:
-            log.error("etcd is away, will try again: %s", error)
+            troubles.tell_once("embedded etcd", f"it cannot be started, will try again: {error}")
+        else:
+            troubles.over("embedded etcd")
         await asyncio.sleep(INTERVAL_S)
 
 
 async def _reconcile_forever(control: Control) -> None:
-    """Keeps etcd up to date. After the database was away, silence counts anew (one expiry of grace)."""
     while True:
-        try:
-            await asyncio.to_thread(control.rescales.reconcile)
-        except sa.exc.SQLAlchemyError as error:
-            log.error("cannot reconcile, will try again: %s", error)
-            control.hearing.interrupted()
+        await _reconcile(control)
         await asyncio.sleep(INTERVAL_S)
 
 
+async def _reconcile(control: Control) -> None:
+    """Brings etcd up to date. After the database was away, silence counts anew (one expiry of grace)."""
+    troubles = control.publishing.troubles
+    try:
+        with control.observation.reconciling():
+            await asyncio.to_thread(control.reconciling.run)
+    except sa.exc.SQLAlchemyError as error:
+        troubles.tell_once("database", f"nothing is settled or published meanwhile: {_words(error)}")
+        control.hearing.interrupted()
+    else:
+        troubles.over("database")
+
+
+async def _forget_forever(control: Control) -> None:
+    troubles = control.publishing.troubles
+    while True:
+        try:
+            await asyncio.to_thread(control.retention.run)
+        except sa.exc.SQLAlchemyError as error:
+            troubles.tell_once(
+                "retention",
+                f"old versions and records stay for the time being: {_words(error)}",
+                logging.WARNING,
+            )
+        else:
+            troubles.over("retention")
+        await asyncio.sleep(RETENTION_INTERVAL_S)
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(getattr(error, "orig", error)).split())
+
+
 def _listen(host: str, port: int) -> socket.socket:
-    if not _is_loopback(host):
-        raise ServeError(
-            f"{host} is not a loopback address. This version has no authentication, so it listens on 127.0.0.1 "
-            "or ::1 only; reach it from elsewhere through an SSH tunnel or an authenticating proxy"
-        )
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -218,7 +296,3 @@ def _announce(data_dir: Path, url: str, etcd: _Etcd) -> None:
         markup=False,
         soft_wrap=True,
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -3,19 +3,22 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.prompt import Confirm
 
 from meta.mapping.errors import MappingError
+from meta.vnodectl.client import REFUSED, Service, ServiceError
 from storage_keys.errors import StorageKeyError, shown
 
 DEFAULT_PORT = 7070
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
-
-REFUSED = 2
 
 Core = Callable[[object], dict[str, Any]]
 Refusal = type[MappingError] | type[StorageKeyError]
@@ -27,6 +30,11 @@ err = Console(stderr=True, highlight=False)
 Server = Annotated[
     str, typer.Option("--server", envvar="VNODEMAP_SERVER", metavar="URL", help="The vnodemap service.")
 ]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print the answer as one JSON document, and a refusal on standard error."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class AnswerLost(Exception):
@@ -35,6 +43,46 @@ class AnswerLost(Exception):
 
 class ServeError(Exception):
     """The service cannot start; the message says what to change."""
+
+
+@contextmanager
+def connected(server: str, *, as_json: bool) -> Iterator[Service]:
+    """The service. What it refuses is a JSON document on standard error where JSON is asked for."""
+    try:
+        with Service(server) as api:
+            yield api
+    except ServiceError as error:
+        if not as_json:
+            raise
+        print(json.dumps(error.problem), file=sys.stderr)
+        raise typer.Exit(error.exit_code) from error
+
+
+def print_json(answer: Any) -> None:
+    """One document on one line."""
+    _write(answer)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Goes on only if the operator wants it. Asks on standard error, so that the answer can be piped."""
+    if not yes and not Confirm.ask(question, console=err, default=False):
+        raise typer.Abort
+
+
+def listed(words: Iterable[object], words_max: int = 12) -> str:
+    """`1, 2, 3 and 40 more`."""
+    every = list(words)
+    more = f" and {len(every) - words_max} more" if len(every) > words_max else ""
+    return ", ".join(map(str, islice(every, words_max))) + more
+
+
+def local_time(at_ms: int | None) -> str:
+    """The day where it is not today."""
+    if at_ms is None:
+        return "-"
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
+    today = at.date() == datetime.now(UTC).astimezone().date()
+    return f"{at:%H:%M:%S}" if today else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def answer_json(core: Core, refusal: Refusal, *, lines: bool = False) -> None:
@@ -52,7 +100,7 @@ def answer_json(core: Core, refusal: Refusal, *, lines: bool = False) -> None:
             raise typer.Exit(REFUSED)
 
 
-def _write(answer: dict[str, Any]) -> None:
+def _write(answer: Any) -> None:
     try:
         # In ASCII, which every terminal's encoding and every lone surrogate survives.
         print(json.dumps(answer), flush=True)

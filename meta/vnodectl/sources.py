@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from meta.mapping.errors import MappingError
-from meta.mapping.expansion_document import expand_offline
 from meta.vnodectl.session import answer_json
 
 
@@ -29,4 +28,7 @@ def expand(
     """
     if not offline:
         raise typer.BadParameter("use --offline: the service keeps no source assignments yet")
+    # Only here: no other command needs it, and it takes a while to load.
+    from meta.mapping.expansion_document import expand_offline  # noqa: PLC0415
+
     answer_json(expand_offline, MappingError, lines=lines)

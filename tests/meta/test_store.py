@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from deploy.postgres import PostgresProcess
-from meta.lifecycle import Fragment, KeyField, PhaseChange, Role, Subscriber
+from meta.lifecycle import Cause, Fragment, KeyField, NewVersion, PhaseChange, RescalePhase, Role, Subscriber
 from meta.mapping.publication import Current, Phase, digest
 from meta.store.database import Database, Transaction
 from meta.store.failures import Failure, failure_of
@@ -54,10 +54,14 @@ def replicas(database: Database, database_url: str) -> Iterator[tuple[Database, 
     other.close()
 
 
+def rescaled(new: Current, body: bytes, *, moves: int = 0) -> NewVersion:
+    return NewVersion(new, body, vnode_count=256, moves=moves, cause=Cause.RESCALE)
+
+
 def begin(database: Database, fragment: str, body: bytes) -> bool:
-    new = current(2, Phase.RESCALING, body)
+    new = rescaled(current(2, Phase.RESCALING, body), body, moves=64)
     with database.transaction() as tx:
-        return tx.fragments.begin_version(fragment, 1, new, body, moves=64, now_ms=10)
+        return tx.fragments.begin_version(fragment, 1, new, now_ms=10)
 
 
 def change(database: Database, fragment: str, source: Phase, target: Phase) -> bool:
@@ -106,13 +110,13 @@ def test_a_version_begins_only_from_its_settled_base(database: Database, flights
     third = current(3, Phase.RESCALING, b"third")
     second = current(2, Phase.RESCALING, b"second")
     with database.transaction() as tx:
-        assert not tx.fragments.begin_version(flights, 1, second, b"x", moves=0, now_ms=12), "stale base"
-        assert not tx.fragments.begin_version(flights, 2, third, b"third", moves=0, now_ms=12), "in flight"
+        assert not tx.fragments.begin_version(flights, 1, rescaled(second, b"x"), now_ms=12), "stale base"
+        assert not tx.fragments.begin_version(flights, 2, rescaled(third, b"third"), now_ms=12), "in flight"
         assert tx.fragments.change_phase(flights, 2, Phase.RESCALING, Phase.SETTLED, now_ms=13)
-        assert not tx.fragments.begin_version(flights, 1, third, b"third", moves=0, now_ms=14), (
+        assert not tx.fragments.begin_version(flights, 1, rescaled(third, b"third"), now_ms=14), (
             "stale, settled"
         )
-        assert tx.fragments.begin_version(flights, 2, third, b"third", moves=0, now_ms=14)
+        assert tx.fragments.begin_version(flights, 2, rescaled(third, b"third"), now_ms=14)
     assert stored(database, flights).current == third
 
 
@@ -137,11 +141,11 @@ def test_phases_are_told_in_their_order_even_within_one_millisecond(database: Da
     change(database, flights, Phase.RESCALING, Phase.ACCEPTED)
     change(database, flights, Phase.ACCEPTED, Phase.SETTLED)
     with database.transaction() as tx:
-        assert tx.fragments.phases(flights, 1) == [PhaseChange(1, Phase.SETTLED, 5)]
+        assert tx.fragments.phases(flights, 1) == [PhaseChange(1, RescalePhase.SETTLED, 5)]
         assert tx.fragments.phases(flights, 2) == [
-            PhaseChange(2, Phase.RESCALING, 10),
-            PhaseChange(2, Phase.ACCEPTED, 11),
-            PhaseChange(2, Phase.SETTLED, 11),
+            PhaseChange(2, RescalePhase.RESCALING, 10),
+            PhaseChange(2, RescalePhase.ACCEPTED, 11),
+            PhaseChange(2, RescalePhase.SETTLED, 11),
         ]
 
 
@@ -149,7 +153,7 @@ def test_a_transaction_that_fails_leaves_nothing(database: Database, flights: st
     def half_way() -> None:
         second = current(2, Phase.RESCALING, b"second")
         with database.transaction() as tx:
-            assert tx.fragments.begin_version(flights, 1, second, b"second", moves=1, now_ms=1)
+            assert tx.fragments.begin_version(flights, 1, rescaled(second, b"second", moves=1), now_ms=1)
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
@@ -180,7 +184,7 @@ def test_who_holds_a_fragment_reads_what_the_holder_before_wrote(
         waiting.join(0.2)
         assert seen == [], "it waits"
         new = current(2, Phase.RESCALING, b"second")
-        assert tx.fragments.begin_version(flights, 1, new, b"second", moves=0, now_ms=1)
+        assert tx.fragments.begin_version(flights, 1, rescaled(new, b"second"), now_ms=1)
     waiting.join(10)
     assert [fragment.current for fragment in seen if fragment] == [new]
 
@@ -234,7 +238,7 @@ def test_the_longest_of_everything_that_the_api_lets_through_fits(database: Data
         )
         body = b"\x00" * 400_000
         new = current(2, Phase.RESCALING, body)
-        assert tx.fragments.begin_version(longest.name, 1, new, body, moves=65_536, now_ms=now_ms)
+        assert tx.fragments.begin_version(longest.name, 1, rescaled(new, body, moves=65_536), now_ms=now_ms)
         assert tx.fragments.body(longest.name, 2) == body
 
 
