@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 60.0
+# Nobody waits for an etcd or a database that does not answer: what can be done without is done.
+FIRST_COMPARISON_S = 10.0
 
 
 def run(
@@ -174,19 +176,21 @@ def _control(
 def _lifespan(control: Control, etcd: _Etcd, announce: Callable[[], None]) -> Lifespan:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        # Before anybody is answered: a restored database has versions of the past until etcd's are adopted.
-        await _reconcile(control)
+        compared = asyncio.Event()
         # One each, since an etcd that cannot be brought up or does not answer is no reason to wait for anybody.
         loops = (
             _tick_forever(control.hearing),
             _keep_up_forever(etcd, control.publishing.troubles),
-            _reconcile_forever(control),
+            _reconcile_forever(control, compared),
             _forget_forever(control),
             control.changes.run(),
         )
         running = [asyncio.create_task(loop) for loop in loops]
         for task in running:
             task.add_done_callback(_end_service_on_failure)
+        # Before anybody is answered: a restored database has versions of the past until etcd's are adopted.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(compared.wait(), FIRST_COMPARISON_S)
         announce()
         yield
         for task in running:
@@ -224,9 +228,11 @@ async def _keep_up_forever(etcd: _Etcd, troubles: Troubles) -> None:
         await asyncio.sleep(INTERVAL_S)
 
 
-async def _reconcile_forever(control: Control) -> None:
+async def _reconcile_forever(control: Control, compared: asyncio.Event) -> None:
+    """Sets `compared` after the first time, however that went."""
     while True:
         await _reconcile(control)
+        compared.set()
         await asyncio.sleep(INTERVAL_S)
 
 

@@ -73,7 +73,8 @@ class Story:
         wait_until_settled(self.api, "flights", version, timeout_s=30)
 
     def evidence(self) -> Evidence:
-        versions = self.api.get("/v1/fragments/flights/versions")
+        listed = self.api.get("/v1/fragments/flights/versions")["items"]
+        versions = [self.api.get(f"/v1/fragments/flights/versions/{each['version']}") for each in listed]
         return examine(
             read_rows(self.folder / "table"),
             {
@@ -83,7 +84,7 @@ class Story:
         )
 
     def rows_by_partition(self) -> list[tuple[int, int]]:
-        newest = self.api.get("/v1/fragments/flights/versions")[-1]
+        newest = self.api.get("/v1/fragments/flights/mapping")
         rows = scan(self.spark, self.table, VnodeMapping(tuple(newest["owners"])), columns=["flight_id"])
         counted = rows.groupBy(sf.spark_partition_id()).agg(sf.countDistinct("flight_id")).collect()
         return sorted((row[0], row[1]) for row in counted)

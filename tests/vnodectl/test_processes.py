@@ -162,7 +162,7 @@ def refused(
 def test_serve_refuses_to_listen_for_others(tmp_path: Path) -> None:
     said = told(vnodectl("serve", "--data-dir", tmp_path, "--host", "0.0.0.0", "--port", "0"))
     assert said.startswith("0.0.0.0 is not a loopback address")
-    assert "SSH tunnel" in said
+    assert "--tls-cert" in said
 
 
 def test_serve_refuses_a_database_from_the_future(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from meta.api.control import Control
 from meta.coordination.publisher import Publisher
 from meta.etcd.client import EtcdClient
 from meta.hearing import Hearing
-from meta.registry import Registry
-from meta.rescale import Rescales
 from meta.store.database import Database
 from meta.store.migrations import upgrade
 from meta.vnodectl import service
@@ -43,6 +41,5 @@ def test_the_clock_ticks_while_a_pass_takes_long(tmp_path: Path, monkeypatch: py
     ):
         upgrade(database.engine)
         hearing = Hearing(clock_ms)
-        rescales = Rescales(database, Publisher(nowhere, "/v"), hearing)
-        control = Control(Registry(database, hearing), rescales, ("127.0.0.1:1",), "/v", hearing)
+        control = Control.over(database, Publisher(nowhere, "/v"), hearing, ("127.0.0.1:1",))
         assert asyncio.run(while_the_database_is_locked(control, database))

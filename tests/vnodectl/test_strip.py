@@ -30,3 +30,25 @@ def test_more_vnodes_than_cells_are_drawn_by_samples_and_said_so() -> None:
     assert len(rows) == CELLS_MAX // 64 + 1
     assert rows[1].startswith("   192 ")
     assert "one cell is 3 vnodes" in rows[-1]
+
+
+def test_one_vnode_that_moved_among_many_is_seen() -> None:
+    previous = [1] * 65_536
+    owners = previous.copy()
+    owners[40_001] = 2
+    rows = shown(owners, previous)
+    assert "".join(row.split()[1] for row in rows[:32]).replace("a", "") == "B"
+    assert "a CAPITAL one where any moved" in rows[-1]
+
+
+def test_the_most_vnodes_on_the_most_units_fit_on_a_screen() -> None:
+    owners = [vnode // 16 + 1 for vnode in range(65_536)]
+    rows = shown(owners, [1] * 65_536)
+    assert len(rows) < 50
+    assert "and 4072 units more" in " ".join(rows)
+
+
+def test_a_vnode_count_that_grew_or_shrank_moves_nothing_by_itself() -> None:
+    assert shown([1, 1, 2, 2], [1, 2])[0] == "     0 aabb"
+    assert shown([1, 2], [1, 1, 2, 2])[0] == "     0 ab"
+    assert shown([1, 3, 2, 2], [1, 2])[0] == "     0 aCbb"
