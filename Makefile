@@ -32,6 +32,8 @@ bench: $(READY) java ## Measure, each figure beside what it is compared with
 	$(RUN) benchmarks.dispatch
 	$(RUN) benchmarks.keys
 	$(RUN) benchmarks.planner
+	$(RUN) benchmarks.publication
+	$(RUN) benchmarks.service
 
 pins: $(READY) ## Choose the newest versions of all packages anew, into constraints.txt
 	$(RUN) pip --quiet install uv
