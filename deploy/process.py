@@ -43,7 +43,10 @@ class ServiceProcess:
         ca_file: Path | None = None,
     ) -> None:
         self._settings = dict(settings or {})
-        self._trust = ssl.create_default_context(cafile=ca_file) if ca_file else True
+        # Without TLS nobody is to be trusted, and the machine's own authorities would be read at each question.
+        self._trust = (
+            ssl.create_default_context(cafile=ca_file) if ca_file else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )
         self._data_dir = data_dir
         self._etcd = etcd
         self._database = database

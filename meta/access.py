@@ -6,9 +6,10 @@ Pure. Every change is asked for by a `Caller`; the service itself is one where i
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Any
 
-from meta.errors import Forbidden
+from meta.request_errors import Forbidden
 
 
 class AccessRole(StrEnum):
@@ -75,3 +76,11 @@ class AuditEntry:
     subject: str
     detail: Mapping[str, Any] = field(default_factory=dict)
     id: int | None = None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name or address means the machine itself, whatever a name server says."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -15,6 +15,8 @@ from meta.rescale import Rescales
 from meta.store.database import Database, Transaction
 from meta.trouble import Troubles
 
+REST_MS = 60_000
+
 
 @dataclass(frozen=True, slots=True)
 class Adapting:
@@ -23,27 +25,30 @@ class Adapting:
     troubles: Troubles
     # The current version of each fragment, under its digest: decoded once, and looked at every second.
     _decoded: dict[str, tuple[str, MappingVersion]] = field(default_factory=dict)
+    # When each fragment was refused last, by name.
+    _refused_at_ms: dict[str, int] = field(default_factory=dict)
 
     def run(self, fragments: Iterable[Fragment], moment: Moment) -> None:
         """Rescales each adaptive fragment that should run on other units, and may do so now."""
         adaptive = [fragment for fragment in fragments if fragment.adaptive is not None]
         for name in self._decoded.keys() - {fragment.name for fragment in adaptive}:
             del self._decoded[name]
+            self._refused_at_ms.pop(name, None)
         if not adaptive:
             return
         with self.database.reading() as tx:
             workers = tx.workers.all()
             wishes = [(fragment, self._wish(tx, fragment, workers, moment)) for fragment in adaptive]
         for fragment, wished in wishes:
-            if wished is not None:
-                self._rescale(fragment, wished)
+            if wished is not None and not self._rests(fragment.name, moment):
+                self._rescale(fragment, wished, moment)
 
     def _wish(
         self, tx: Transaction, fragment: Fragment, workers: Sequence[Worker], moment: Moment
     ) -> Wish | None:
         """None too where something hinders it."""
         version = self._version(tx, fragment)
-        began_at_ms = tx.fragments.began_at_ms(fragment.name, fragment.current.version)
+        began_at_ms = tx.versions.began_at_ms(fragment.name, fragment.current.version)
         # A replica may have gone on since the fragment was read; the next round sees it all.
         if fragment.adaptive is None or version is None or began_at_ms is None:
             return None
@@ -61,14 +66,19 @@ class Adapting:
         digest, known = self._decoded.get(fragment.name, (None, None))
         if digest == fragment.current.digest:
             return known
-        body = tx.fragments.body(fragment.name, fragment.current.version)
+        body = tx.versions.body(fragment.name, fragment.current.version)
         if body is None:
             return None
         version = decode_body(body)
         self._decoded[fragment.name] = (fragment.current.digest, version)
         return version
 
-    def _rescale(self, fragment: Fragment, wished: Wish) -> None:
+    def _rests(self, fragment_name: str, moment: Moment) -> bool:
+        """What it was refused it will be refused again for a while, and each try leaves a plan and an audit entry."""
+        refused_at_ms = self._refused_at_ms.get(fragment_name)
+        return refused_at_ms is not None and abs(moment.now_ms - refused_at_ms) < REST_MS
+
+    def _rescale(self, fragment: Fragment, wished: Wish, moment: Moment) -> None:
         goal = Goal(OnUnits(frozenset(unit.id for unit in wished.units)))
         try:
             planned = self.rescales.plan(fragment.name, goal, by=ITSELF, cause=Cause.ADAPTIVE)
@@ -78,6 +88,7 @@ class Adapting:
         except (StaleBase, RescaleInFlight):
             return  # another replica was quicker, or an operator
         except (MetaError, MappingError) as error:
+            self._refused_at_ms[fragment.name] = moment.now_ms
             self.troubles.tell(_subject(fragment), f"cannot follow its workers: {error}", logging.WARNING)
 
 

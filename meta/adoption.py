@@ -12,13 +12,11 @@ from meta.access import ITSELF, AuditEntry
 from meta.coordination.publisher import Publisher, require_same_history
 from meta.errors import CannotAdopt, DigestConflict, UnitTaken
 from meta.hearing import Hearing
-from meta.lifecycle import Fragment
-from meta.mapping.diff import Diff
+from meta.lifecycle import Cause, Fragment, NewVersion
 from meta.mapping.errors import MappingError
 from meta.mapping.publication import Current, MappingVersion, Phase, decode_body, digest
 from meta.mapping.unit import Unit
 from meta.registry import held_fragment
-from meta.store.adoption import AdoptedVersion
 from meta.store.database import Database, Transaction, retry_conflicts
 
 log = logging.getLogger(__name__)
@@ -33,12 +31,14 @@ _WORKER_NAME_MAX = 63
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What etcd has beyond SQL: `versions` by number, without those whose bodies etcd no longer keeps."""
+    """What etcd has beyond SQL: `versions` by number, without those whose bodies etcd no longer keeps.
+
+    `adopted` are the same, the oldest first, as SQL is to have them; all but the last have settled.
+    """
 
     current: Current
-    bodies: Mapping[int, bytes]
     versions: Mapping[int, MappingVersion]
-    moves: Mapping[int, int]
+    adopted: tuple[NewVersion, ...]
 
     @property
     def newest(self) -> MappingVersion:
@@ -56,17 +56,6 @@ class Found:
         base = self.newest.previous if self.current.phase is not Phase.SETTLED else None
         units = (*self.newest.units, *(base.units if base else ()))
         return {Unit(unit.id, unit.worker) for unit in units}
-
-    def adopted(self) -> list[AdoptedVersion]:
-        return [
-            AdoptedVersion(self._current_of(version), self.bodies[version], self.moves[version])
-            for version in sorted(self.versions)
-        ]
-
-    def _current_of(self, version: int) -> Current:
-        if version == self.current.version:
-            return self.current
-        return Current(version, Phase.SETTLED, digest(self.bodies[version]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +109,8 @@ class Adoption:
             f"its body has digest {newest} and not {published.digest}",
         )
         try:
-            versions = {version: decode_body(body) for version, body in bodies.items()}
-            moves = {version: _moves(mapping) for version, mapping in versions.items()}
+            versions = {version: decode_body(body) for version, body in sorted(bodies.items())}
+            adopted = {number: _adopted(version, published) for number, version in versions.items()}
         except MappingError as error:
             raise CannotAdopt(
                 fragment.name, fragment.current.version, published.version, str(error)
@@ -129,7 +118,7 @@ class Adoption:
         self._require_history(fragment, published, versions)
         if published.version > fragment.current.version:
             versions.pop(fragment.current.version, None)
-        return Found(published, bodies, versions, moves)
+        return Found(published, versions, tuple(adopted[number] for number in versions))
 
     def _require_history(
         self, fragment: Fragment, published: Current, versions: Mapping[int, MappingVersion]
@@ -138,7 +127,7 @@ class Adoption:
         known = {number: version.mapping for number, version in versions.items()}
         with self.database.reading() as tx:
             for base in {each.previous.version for each in versions.values() if each.previous} - known.keys():
-                body = tx.fragments.body(fragment.name, base)
+                body = tx.versions.body(fragment.name, base)
                 if body is not None:
                     known[base] = decode_body(body).mapping
         for number, version in versions.items():
@@ -155,14 +144,15 @@ def _take_over(tx: Transaction, fragment: Fragment, found: Found, now_ms: int) -
     """The workers that were not known; None where the fragment has gone on."""
     if held_fragment(tx, fragment.name).current != fragment.current:
         return None
+    # Who removes a worker now either has done so, and it is registered anew here, or finds it in use.
+    tx.workers.keep(unit.worker for unit in found.units_in_use)
     missing = _missing_units(tx, fragment, found)
     registered = tx.adoption.register(missing, heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS, now_ms=now_ms)
     tx.adoption.count_ids_from(max(unit.id for unit in found.units))
     gone_on = tx.adoption.go_on(
         fragment.name,
         fragment.current,
-        found.adopted(),
-        vnode_count=found.newest.vnode_count,
+        found.adopted,
         now_ms=now_ms,
     )
     assert gone_on, "nobody else changes a fragment that is held"
@@ -196,8 +186,9 @@ def _require(holds: bool, fragment: Fragment, published: Current, otherwise: str
         raise CannotAdopt(fragment.name, fragment.current.version, published.version, otherwise)
 
 
-def _moves(version: MappingVersion) -> int:
-    return len(Diff(version.previous.mapping, version.mapping).moves) if version.previous else 0
+def _adopted(version: MappingVersion, published: Current) -> NewVersion:
+    phase = published.phase if version.version == published.version else Phase.SETTLED
+    return NewVersion.of(version, phase, Cause.ADOPTED)
 
 
 def _tell(fragment: Fragment, found: Found, registered: list[str]) -> None:

@@ -16,9 +16,9 @@ from typing import NamedTuple, Self, TypeVar
 
 import sqlalchemy as sa
 
-from meta.errors import TooManyStreams
 from meta.mapping.publication import Current
 from meta.registry import known_fragment
+from meta.request_errors import TooManyStreams
 from meta.store.database import Database, Transaction
 from meta.trouble import Troubles
 

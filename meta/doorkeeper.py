@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from meta.access import LOCAL, AccessRole, Caller, Token
-from meta.errors import Unauthenticated
 from meta.hearing import Hearing
+from meta.request_errors import Unauthenticated
 from meta.store.database import Database
 from meta.tokens import matching
 

@@ -1,4 +1,7 @@
-"""What the service refuses. The fields are the facts; the message says what to do."""
+"""What the service refuses as things stand. The fields are the facts; the message says what to do.
+
+What is wrong with a request itself, whatever it asks for: `meta.request_errors`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,14 +37,17 @@ class WorkerNotFound(MetaError):
 
 @dataclass(eq=False)
 class WorkerDiffers(MetaError):
+    """A worker that registers again with fewer than its `parallelism` units."""
+
     worker: str
     parallelism: int
 
     @property
     def detail(self) -> str:
         return (
-            f"worker {self.worker} is already registered with {self.parallelism} units; "
-            "its number of units cannot change, register another worker"
+            f"worker {self.worker} is registered with {self.parallelism} units, which may become more and not fewer: "
+            f"register it with {self.parallelism} or more; or drain it (`vnodectl drain {self.worker}`), remove "
+            "it when no fragment is on it, and register it anew"
         )
 
 
@@ -56,7 +62,7 @@ class WorkerInUse(MetaError):
     def detail(self) -> str:
         return (
             f"worker {self.worker} cannot be removed while it is in use by {shown_some(self.fragments)}: drain it with "
-            f"`vnodectl worker drain {self.worker}`, rescale these fragments (adaptive ones leave it by themselves), "
+            f"`vnodectl drain {self.worker}`, rescale these fragments (adaptive ones leave it by themselves), "
             "wait until they have settled, and remove it then"
         )
 
@@ -72,7 +78,9 @@ class TooMany(MetaError):
 
     @property
     def detail(self) -> str:
-        return f"there may be at most {self.limit} {self.what} and this would make {self.asked}; {self.advice}"
+        return (
+            f"there may be at most {self.limit} {self.what} and this would make {self.asked}; {self.advice}"
+        )
 
 
 @dataclass(eq=False)
@@ -107,13 +115,20 @@ class BadFragment(MetaError):
 
 @dataclass(eq=False)
 class VersionNotFound(MetaError):
+    """None of those that are kept, which are from `oldest_version` to `current_version`."""
+
     fragment: str
     version: int
+    oldest_version: int
     current_version: int
 
     @property
     def detail(self) -> str:
-        return f"fragment {self.fragment} has no version {self.version}; it has 1 to {self.current_version}"
+        forgotten = ", older ones are not kept" if self.version < self.oldest_version else ""
+        return (
+            f"fragment {self.fragment} has no version {self.version}; it has {self.oldest_version} to "
+            f"{self.current_version}{forgotten}"
+        )
 
 
 @dataclass(eq=False)
@@ -195,7 +210,7 @@ class UnitsNotAlive(MetaError):
             return said
         return (
             f"{said}. Draining: {shown_some(self.draining)}; choose units of other workers, or take the draining "
-            f"back with `vnodectl worker undrain {self.draining[0]}`"
+            f"back with `vnodectl drain {self.draining[0]} --undo`"
         )
 
 
@@ -263,7 +278,7 @@ class UnitTaken(MetaError):
     def detail(self) -> str:
         return (
             f"etcd has version {self.published_version} of {self.fragment}, in which unit {self.unit} is on "
-            f"{self.published_worker}; the database, restored from an older backup, has given that id to {self.worker}. "
+            f"{self.published_worker}; the database, restored from an older backup, gave that id to {self.worker}. "
             f"Nothing was adopted: remove {self.worker} (`vnodectl worker remove {self.worker}`) and register it again "
             "when the versions have been adopted, or restore a newer backup"
         )
@@ -288,136 +303,6 @@ class CannotAdopt(MetaError):
 
 
 @dataclass(eq=False)
-class Unauthenticated(MetaError):
-    reason: str
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"{self.reason}. Send `Authorization: Bearer TOKEN` (vnodectl and jobs: the environment variable "
-            "VNODEMAP_TOKEN); whoever runs the service makes one with `vnodectl token create NAME --role ROLE`"
-        )
-
-
-@dataclass(eq=False)
-class Forbidden(MetaError):
-    """`role` is what the caller has, `needed` what this takes."""
-
-    caller: str
-    role: str
-    needed: str
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this needs the role {self.needed}, and the token {self.caller} has the role {self.role}; "
-            f"`vnodectl token create NAME --role {self.needed}` makes one that may"
-        )
-
-
-@dataclass(eq=False)
-class BadCursor(MetaError):
-    """Not a cursor that this list gave."""
-
-    cursor: str | None
-
-    @property
-    def detail(self) -> str:
-        return "the cursor is not one of this list's; give `next_cursor` of the page before, or none to begin anew"
-
-
-@dataclass(eq=False)
-class BadToken(MetaError):
-    """`field` is the request's field that is wrong."""
-
-    field: str
-    reason: str
-
-    @property
-    def detail(self) -> str:
-        return f"{self.field}: {self.reason}"
-
-
-@dataclass(eq=False)
-class TokenNotFound(MetaError):
-    token_id: str
-
-    @property
-    def detail(self) -> str:
-        return f"there is no token with the id {self.token_id}; `vnodectl token list` shows those there are"
-
-
-@dataclass(eq=False)
-class TooManyTokens(MetaError):
-    tokens_max: int
-
-    @property
-    def detail(self) -> str:
-        return f"there are {self.tokens_max} usable tokens, and no more can be; revoke some that nobody needs"
-
-
-@dataclass(eq=False)
-class BadIdempotencyKey(MetaError):
-    @property
-    def detail(self) -> str:
-        return "an Idempotency-Key is 1 to 255 printable ASCII characters, such as a UUID; send another"
-
-
-@dataclass(eq=False)
-class IdempotencyKeyReused(MetaError):
-    key: str
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"the Idempotency-Key {self.key} was sent with another request (method, path or body) within the last "
-            "24 hours; send each request under a key of its own"
-        )
-
-
-@dataclass(eq=False)
-class IdempotencyKeyInUse(MetaError):
-    key: str
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"the request under the Idempotency-Key {self.key} is being carried out; ask again in a moment, or after "
-            "a minute where the service that did so has died"
-        )
-
-
-@dataclass(eq=False)
-class TooManyIdempotencyKeys(MetaError):
-    keys_max: int
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this caller used {self.keys_max} Idempotency-Keys within 24 hours; send fewer, "
-            "or requests without the header"
-        )
-
-
-@dataclass(eq=False)
-class BodyTooLarge(MetaError):
-    bytes_max: int
-
-    @property
-    def detail(self) -> str:
-        return f"the request's body is larger than {self.bytes_max} bytes; send less at once"
-
-
-@dataclass(eq=False)
-class BodyTooSlow(MetaError):
-    seconds_max: float
-
-    @property
-    def detail(self) -> str:
-        return f"the request's body was not complete after {self.seconds_max:g} s; send it again, at once"
-
-
-@dataclass(eq=False)
 class BadGoal(MetaError):
     """`field` is the field of the goal that is wrong."""
 
@@ -437,9 +322,7 @@ class UnitsNotLabelled(MetaError):
     @property
     def detail(self) -> str:
         wanted = ", ".join(f"{key}={value}" for key, value in self.labels.items())
-        return (
-            f"units {shown_some(self.units)} are on workers without {wanted}; choose others, or ask for fewer labels"
-        )
+        return f"units {shown_some(self.units)} are on workers without {wanted}; choose others, or ask for fewer labels"
 
 
 @dataclass(eq=False)
@@ -603,29 +486,4 @@ class TooManyLost(MetaError):
             f"units {', '.join(map(str, self.units))} of version {self.version} of {self.fragment} are lost at once, "
             "too many for the others to take over by themselves: the rescale waits. Bring their workers back, or "
             "abort it"
-        )
-
-
-@dataclass(eq=False)
-class TooManyStreams(MetaError):
-    streams_max: int
-    retry_after_s: int = 5
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"{self.streams_max} event streams are open on this replica; close some, ask another replica, or read "
-            "`current` now and then"
-        )
-
-
-@dataclass(eq=False)
-class PageWithoutToken(MetaError):
-    origin: str
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"a page in a browser ({self.origin}) may not use a service that wants no token; "
-            "make one with `vnodectl token create NAME --role ROLE` and send it"
         )

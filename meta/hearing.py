@@ -18,10 +18,10 @@ class Hearing:
         self._last_ms = self._silence_from_ms = clock_ms()
 
     def now(self) -> Moment:
-        """Now. After a gap (a stopped process, a clock set forward) silence counts anew."""
+        """Now. After a gap (a stopped process, a clock that was set) silence counts anew."""
         with self._changing:
             now_ms = self._clock_ms()
-            if now_ms - self._last_ms > GAP_MS:
+            if abs(now_ms - self._last_ms) > GAP_MS:
                 self._silence_from_ms = now_ms
             self._last_ms = now_ms
             return Moment(now_ms, self._silence_from_ms)

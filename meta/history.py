@@ -13,7 +13,7 @@ from meta.store.versions import MappingState, VersionRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class VersionPair:
     """Two versions of one fragment."""
 
     before: MappingVersion
@@ -40,7 +40,9 @@ class History:
             found = tx.versions.state(fragment_name, version)
             if found is None:
                 fragment = known_fragment(tx, fragment_name)
-                raise VersionNotFound(fragment_name, version, fragment.current.version)
+                raise VersionNotFound(
+                    fragment_name, version, fragment.oldest_version, fragment.current.version
+                )
             return found
 
     def body(self, fragment_name: str, version: int) -> bytes:
@@ -66,13 +68,13 @@ class History:
             known_fragment(tx, fragment_name)
             return tx.versions.page(fragment_name, limit, after=after, newest_first=newest_first)
 
-    def comparison(self, fragment_name: str, source: int | None, target: int | None) -> Comparison:
+    def comparison(self, fragment_name: str, source: int | None, target: int | None) -> VersionPair:
         """From `source` to `target`; by default to the current version, from the one before `target`."""
         with self.database.reading() as tx:
             fragment = known_fragment(tx, fragment_name)
             after = target or fragment.current.version
             before = source or max(1, after - 1)
-            return Comparison(mapping_version(tx, fragment, before), mapping_version(tx, fragment, after))
+            return VersionPair(mapping_version(tx, fragment, before), mapping_version(tx, fragment, after))
 
     def plans(self, fragment_name: str, *, after: tuple[int, str] | None, limit: int) -> list[RescalePlan]:
         """At most `limit`, the last made first: those after the one of this instant and id."""
@@ -92,7 +94,7 @@ class History:
 
 def _version(tx: Transaction, fragment: Fragment, version: int) -> Version:
     body = mapping_version(tx, fragment, version)
-    moves, caused = tx.fragments.moves(fragment.name, version), tx.fragments.cause(fragment.name, version)
+    moves, caused = tx.versions.moves(fragment.name, version), tx.versions.cause(fragment.name, version)
     assert moves is not None
     assert caused is not None
-    return Version(body, tuple(tx.fragments.phases(fragment.name, version)), moves, *caused)
+    return Version(body, tx.versions.phases(fragment.name, version), moves, *caused)

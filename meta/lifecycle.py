@@ -137,6 +137,11 @@ class PhaseChange:
     at_ms: int
 
 
+def in_order(changes: Iterable[PhaseChange]) -> tuple[PhaseChange, ...]:
+    """Of one version. By rank, since two phases may fall into one millisecond."""
+    return tuple(sorted(changes, key=lambda change: change.phase.rank))
+
+
 @dataclass(frozen=True, slots=True)
 class NewVersion:
     """A version to be stored: `moves` vnodes have another owner than in its base; `plan` is that plan's id."""
@@ -203,7 +208,7 @@ class RescalePlan:
 
 @dataclass(frozen=True, slots=True)
 class RescaleStep:
-    """One version of a rescale."""
+    """One version of a rescale; its phases in order."""
 
     version: int
     cause: Cause
@@ -211,7 +216,7 @@ class RescaleStep:
 
     @property
     def phase(self) -> RescalePhase:
-        return max((change.phase for change in self.phases), key=lambda phase: phase.rank)
+        return self.phases[-1].phase
 
 
 @dataclass(frozen=True, slots=True)

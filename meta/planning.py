@@ -14,9 +14,9 @@ from meta.errors import (
     StaleBase,
     VersionNotFound,
 )
-from meta.goal import ByCount, Goal, ToVersion, ToVnodeCount
+from meta.goal import ByLoad, Goal, ToVersion, ToVnodeCount
 from meta.lifecycle import PLAN_LIFETIME_MS, Cause, Fragment, Moment, NewVersion, RescalePlan
-from meta.loads import loads_known
+from meta.loads import KnownLoads, loads_known
 from meta.mapping.diff import Changes, Diff
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import Base, MappingVersion, Phase, decode_body
@@ -41,30 +41,51 @@ class DryRun:
         return Diff(self.previous, self.stored.mapping).moves
 
 
-def dry_run(
-    tx: Transaction, fragment: Fragment, goal: Goal, moment: Moment, cause: Cause = Cause.RESCALE
-) -> DryRun:
-    """What `goal` comes to on the fragment's current version, not stored yet. Raises `MetaError`, `MappingError`."""
-    base = mapping_version(tx, fragment, fragment.current.version)
-    proposal = _proposal(tx, fragment, base, goal, moment)
-    return DryRun(
-        _stored_plan(fragment, goal, proposal, cause, moment.now_ms), base.mapping, proposal.reasons
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """All that a plan is made from, as it was at one instant: `then` for a rollback, `known` for a plan by load."""
+
+    fragment: Fragment
+    base: MappingVersion
+    fleet: Fleet
+    then: MappingVersion | None
+    known: KnownLoads | None
+    now_ms: int
+
+
+def basis_of(tx: Transaction, fragment: Fragment, goal: Goal, moment: Moment) -> Basis:
+    """What a plan for `goal` on the fragment's current version is made from. Raises `VersionNotFound`."""
+    then = mapping_version(tx, fragment, goal.aim.version) if isinstance(goal.aim, ToVersion) else None
+    return Basis(
+        fragment=fragment,
+        base=mapping_version(tx, fragment, fragment.current.version),
+        fleet=Fleet(tx.workers.all(), moment),
+        then=then,
+        known=loads_known(tx, fragment, moment.now_ms) if isinstance(goal.measure, ByLoad) else None,
+        now_ms=moment.now_ms,
     )
 
 
-def _proposal(
-    tx: Transaction, fragment: Fragment, base: MappingVersion, goal: Goal, moment: Moment
-) -> Proposal:
-    fleet = Fleet(tx.workers.all(), moment)
+def dry_run(basis: Basis, goal: Goal, cause: Cause = Cause.RESCALE) -> DryRun:
+    """What `goal` comes to, not stored yet. Raises `MetaError`, `MappingError`.
+
+    A large plan by load takes seconds, so no transaction is to be open meanwhile.
+    """
+    proposal = _proposal(basis, goal)
+    stored = _stored_plan(basis.fragment, goal, proposal, cause, basis.now_ms)
+    return DryRun(stored, basis.base.mapping, proposal.reasons)
+
+
+def _proposal(basis: Basis, goal: Goal) -> Proposal:
+    base, fleet, known = basis.base, basis.fleet, basis.known
     if isinstance(goal.aim, ToVnodeCount):
         return recounted(base, goal.aim.vnode_count, fleet)
-    if isinstance(goal.aim, ToVersion):
-        return rolled_back(base, mapping_version(tx, fragment, goal.aim.version), fleet)
-    if isinstance(goal.measure, ByCount):
+    if basis.then is not None:
+        return rolled_back(base, basis.then, fleet)
+    if known is None:
         return levelled(goal, base, fleet, None)
-    known = loads_known(tx, fragment, moment.now_ms)
     if known.loads is None:
-        raise NoLoads(fragment.name, known.newest_age_ms)
+        raise NoLoads(basis.fragment.name, known.newest_age_ms)
     proposal = levelled(goal, base, fleet, known.loads)
     return replace(proposal, warnings=(*proposal.warnings, *known.warnings))
 
@@ -99,9 +120,9 @@ def as_before(tx: Transaction, fragment: Fragment) -> MappingVersion:
 
 
 def version_body(tx: Transaction, fragment: Fragment, version: int) -> bytes:
-    body = tx.fragments.body(fragment.name, version)
+    body = tx.versions.body(fragment.name, version)
     if body is None:
-        raise VersionNotFound(fragment.name, version, fragment.current.version)
+        raise VersionNotFound(fragment.name, version, fragment.oldest_version, fragment.current.version)
     return body
 
 
@@ -127,7 +148,7 @@ def _stored_plan(
         "units": [asdict(unit) for unit in proposal.units],
     }
     return RescalePlan(
-        id=secrets.token_hex(4),
+        id=secrets.token_hex(6),
         fragment=fragment.name,
         base_version=current.version,
         units=proposal.units,

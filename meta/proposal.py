@@ -113,7 +113,8 @@ def rolled_back(base: MappingVersion, then: MappingVersion, fleet: Fleet) -> Pro
     usable = fleet.usable({})
     if not usable:
         raise NoUnits
-    owners = [unit for unit in then.units if unit.id in set(then.mapping.units)]
+    owning = set(then.mapping.units)
+    owners = [unit for unit in then.units if unit.id in owning]
     gone = [unit for unit in owners if unit.id not in usable]
     standing = dict(
         zip((unit.id for unit in gone), _substitutes(then, owners, usable, len(gone)), strict=False)

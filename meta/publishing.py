@@ -115,7 +115,7 @@ class Publishing:
     def _newest(self, name: str) -> "_Newest":
         with self.database.reading() as tx:
             current = known_fragment(tx, name).current
-            body, cause = tx.fragments.body(name, current.version), tx.fragments.cause(name, current.version)
+            body, cause = tx.versions.body(name, current.version), tx.versions.cause(name, current.version)
             assert body is not None
             assert cause is not None
             return _Newest(current, body, cause[1])
@@ -123,7 +123,7 @@ class Publishing:
     def _digest_of(self, name: str) -> DigestOf:
         def digest_of(version: int) -> str | None:
             with self.database.reading() as tx:
-                return tx.fragments.digest(name, version)
+                return tx.versions.digest(name, version)
 
         return digest_of
 
@@ -150,4 +150,4 @@ def require_known(tx: Transaction, name: str, published: Current | None) -> None
         raise FragmentPublishedElsewhere(name, published.version)
     if published.version > fragment.current.version:
         raise DatabaseBehind(name, fragment.current.version, published.version)
-    require_same_history(name, published, lambda version: tx.fragments.digest(name, version))
+    require_same_history(name, published, lambda version: tx.versions.digest(name, version))

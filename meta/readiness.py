@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from meta.etcd.errors import EtcdError
 from meta.hearing import Hearing
 from meta.reconciling import Reconciling
 from meta.store.database import Database
-from meta.store.schema import SchemaProbe
+from meta.store.schema import DatabaseTrouble, SchemaProbe
+
+T = TypeVar("T")
 
 ANSWER_S = 1.5
 RECONCILED_WITHIN_MS = 30_000
@@ -27,7 +30,7 @@ class Status(StrEnum):
 class Standing:
     """What was found; a trouble that is None is none."""
 
-    database_trouble: str | None
+    database_trouble: DatabaseTrouble | None
     etcd_trouble: str | None
     reconciled_ms_ago: int | None
     conflicts: dict[str, str] = field(default_factory=dict)
@@ -40,16 +43,16 @@ class Standing:
 
     @property
     def status(self) -> Status:
-        if self.database_trouble or not self.reconciles:
+        if not self.reconciles or (self.database_trouble and not self.database_trouble.serves):
             return Status.UNAVAILABLE
-        if self.etcd_trouble or self.conflicts or self.unknown_fragments:
+        if self.database_trouble or self.etcd_trouble or self.conflicts or self.unknown_fragments:
             return Status.DEGRADED
         return Status.OK
 
     @property
     def detail(self) -> str:
         """What to do, if anything is to be done."""
-        found = [trouble for trouble in (self.database_trouble, self.etcd_trouble) if trouble]
+        found = [str(trouble) for trouble in (self.database_trouble, self.etcd_trouble) if trouble]
         if not self.reconciles and not found:
             found.append("the service has not compared the database with etcd lately; see its log")
         found += self.conflicts.values()
@@ -60,15 +63,15 @@ class Standing:
         return "; ".join(found)
 
 
-class Probe:
-    """A question that may block, asked in a thread, once at a time: who asks meanwhile has the same answer."""
+class Probe(Generic[T]):
+    """What is the matter, which may take long to find out: once at a time, in a thread, for all who ask meanwhile."""
 
-    def __init__(self, question: Callable[[], str | None], too_late: str) -> None:
+    def __init__(self, question: Callable[[], T | None], too_late: T) -> None:
         self._question = question
         self._too_late = too_late
-        self._asked: asyncio.Future[str | None] | None = None
+        self._asked: asyncio.Future[T | None] | None = None
 
-    async def trouble(self) -> str | None:
+    async def trouble(self) -> T | None:
         if self._asked is None or self._asked.done():
             self._asked = asyncio.ensure_future(asyncio.to_thread(self._question))
         try:
@@ -82,7 +85,8 @@ class Readiness:
         self._reconciling = reconciling
         self._hearing = hearing
         self._schema = SchemaProbe(database.engine)
-        self._database = Probe(self._schema.trouble, f"the database has not answered for {ANSWER_S} s")
+        late = DatabaseTrouble(f"the database has not answered for {ANSWER_S} s")
+        self._database = Probe(self._schema.trouble, late)
         self._etcd = Probe(self._etcd_trouble, f"etcd has not answered for {ANSWER_S} s")
 
     async def now(self) -> Standing:

@@ -6,7 +6,7 @@ from meta.adapting import Adapting
 from meta.comparison import Comparison
 from meta.etcd.errors import EtcdError
 from meta.hearing import Hearing
-from meta.lifecycle import Fragment, Moment
+from meta.lifecycle import Moment
 from meta.mapping.publication import Phase
 from meta.publishing import Publishing
 from meta.registry import held_fragment
@@ -29,22 +29,25 @@ class Reconciling:
 
     @retry_conflicts
     def run(self) -> None:
-        """Settles what is due, and brings etcd up to SQL, or SQL up to etcd, for every fragment."""
+        """Brings etcd up to SQL, or SQL up to etcd, for every fragment; then settles what is due, and so on."""
+        # First: whatever a restored database has in flight, etcd may know better.
+        self._publish()
         moment = self.hearing.now()
         with self.database.reading() as tx:
             fragments = tx.fragments.all()
         in_flight = [fragment for fragment in fragments if fragment.current.phase is not Phase.SETTLED]
-        for fragment in in_flight:
-            self.superseding.look_after(fragment.name, moment)
-            self._settle_due(fragment, moment)
+        changed = [self._go_on(fragment.name, moment) for fragment in in_flight]
         self.adapting.run(fragments, moment)
-        self._publish()
+        if any(changed):
+            self._publish()
         self.done_at_ms = self.hearing.now().now_ms
 
-    def _settle_due(self, fragment: Fragment, moment: Moment) -> None:
+    def _go_on(self, fragment_name: str, moment: Moment) -> bool:
+        """Supersedes or settles the version in flight where that is due; whether it did."""
+        superseded = self.superseding.look_after(fragment_name, moment)
         # Each in a transaction of its own, so that none waits for the others.
         with self.database.transaction() as tx:
-            settle(tx, held_fragment(tx, fragment.name), moment)
+            return settle(tx, held_fragment(tx, fragment_name), moment) or superseded
 
     def _publish(self) -> None:
         """What etcd is not known to have as SQL has it. No transaction is open meanwhile: etcd may take its time."""
@@ -56,7 +59,9 @@ class Reconciling:
             self.publishing.publish_all(
                 name
                 for name, head in heads.items()
-                if (known := seen.get(name)) is None or known.current != head.current
+                if (known := seen.get(name)) is None
+                or known.current != head.current
+                or name in self.publishing.conflicts
             )
         except EtcdError as error:
             self.publishing.away(error)

@@ -104,23 +104,37 @@ class Registry:
     ) -> tuple[WorkerUse, bool]:
         """The worker, and whether it is new.
 
-        Registering again with the same number of units is a heartbeat, and sets the timeout and the labels.
+        Registering again is a heartbeat, and sets the timeout, and the labels unless they are None. With more units
+        than it has it gets new ones besides: one that was adopted from etcd has only those that were in use. Raises
+        `WorkerDiffers` with less.
         """
         now_ms = self.hearing.now().now_ms
-        setting: dict[str, Any] = {"labels": labels or {}, "heartbeat_timeout_ms": heartbeat_timeout_ms}
         with self.database.transaction() as tx:
-            added = tx.workers.add(name, parallelism=parallelism, now_ms=now_ms, **setting)
+            added = tx.workers.add(
+                name,
+                parallelism=parallelism,
+                labels=labels or {},
+                heartbeat_timeout_ms=heartbeat_timeout_ms,
+                now_ms=now_ms,
+            )
             if added is not None:
                 _require_room_for_worker(tx)
-                registered = {"parallelism": parallelism, **setting}
-                tx.audit.add(AuditEntry(now_ms, by, "register", name, registered))
+                tx.audit.add(AuditEntry(now_ms, by, "register", name, _setting(added)))
                 return WorkerUse(added), True
             before = held_worker(tx, name)
-            if len(before.unit_ids) != parallelism:
+            if parallelism < len(before.unit_ids):
                 raise WorkerDiffers(name, len(before.unit_ids))
+            setting: dict[str, Any] = {
+                "labels": before.labels if labels is None else labels,
+                "heartbeat_timeout_ms": heartbeat_timeout_ms,
+            }
             tx.workers.renew(name, now_ms=now_ms, **setting)
-            if (before.labels, before.heartbeat_timeout_ms) != tuple(setting.values()):
-                tx.audit.add(AuditEntry(now_ms, by, "change", name, setting))
+            if parallelism > len(before.unit_ids):
+                tx.workers.add_units(name, parallelism - len(before.unit_ids))
+                _require_room_for_worker(tx)
+            changed = {"parallelism": parallelism, **setting, "labels": dict(setting["labels"])}
+            if changed != _setting(before):
+                tx.audit.add(AuditEntry(now_ms, by, "change", name, changed))
             return _use_of(tx, known_worker(tx, name)), False
 
     @retry_conflicts
@@ -203,7 +217,9 @@ def known_worker(tx: Transaction, name: str) -> Worker:
 
 def held_worker(tx: Transaction, name: str) -> Worker:
     """The worker, as nobody else changes it until this transaction ends."""
-    tx.workers.hold(name)
+    while not tx.workers.hold(name):
+        # It may have registered anew while this waited for its removal.
+        known_worker(tx, name)
     return known_worker(tx, name)
 
 
@@ -315,6 +331,14 @@ def _require_policy(policy: AdaptivePolicy | None, vnode_count: int) -> None:
         )
 
 
+def _setting(worker: Worker) -> dict[str, Any]:
+    return {
+        "parallelism": len(worker.unit_ids),
+        "labels": dict(worker.labels),
+        "heartbeat_timeout_ms": worker.heartbeat_timeout_ms,
+    }
+
+
 def _require_room_for_worker(tx: Transaction) -> None:
     workers, units = tx.workers.count()
     advice = "remove those that are gone with `vnodectl worker remove`"
@@ -360,7 +384,7 @@ def _states(tx: Transaction, fragments: Sequence[Fragment], moment: Moment) -> l
     alive = {unit_id for worker in workers if worker.alive(moment) for unit_id in worker.unit_ids}
     found = []
     for fragment in fragments:
-        body = tx.fragments.body(fragment.name, fragment.current.version)
+        body = tx.versions.body(fragment.name, fragment.current.version)
         assert body is not None
         units, _ = units_in_body(body)
         found.append(
@@ -383,7 +407,7 @@ def _not_now(
     wished = wish(fragment.adaptive, version, workers, moment)
     if wished is None:
         return None
-    began_at_ms = tx.fragments.began_at_ms(fragment.name, version.version)
+    began_at_ms = tx.versions.began_at_ms(fragment.name, version.version)
     assert began_at_ms is not None
     return hindrance(fragment.adaptive, wished, version, fragment.current, began_at_ms, workers, moment)
 

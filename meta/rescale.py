@@ -25,7 +25,7 @@ from meta.handover import Handover
 from meta.hearing import Hearing
 from meta.lifecycle import Cause, Fragment, Moment, NewVersion, Rescale, RescalePhase, RescalePlan
 from meta.mapping.publication import Current, Phase
-from meta.planning import DryRun, advance, as_before, dry_run, planned_under
+from meta.planning import DryRun, advance, as_before, basis_of, dry_run, planned_under
 from meta.publishing import Publishing, require_known
 from meta.registry import FragmentRequest, add_fragment, held_fragment, known_fragment
 from meta.settling import settle
@@ -57,9 +57,10 @@ class Rescales:
     def plan(self, fragment_name: str, goal: Goal, *, by: Caller, cause: Cause = Cause.RESCALE) -> DryRun:
         """A dry run on the current version, kept under a token until it expires; `cause` is its version's to be."""
         moment = self.hearing.now()
-        # A large plan takes its time, and the database's writers need not wait for it.
-        with self.publishing.observation.planning(fragment_name), self.database.reading() as tx:
-            planned = dry_run(tx, known_fragment(tx, fragment_name), goal, moment, cause)
+        with self.publishing.observation.planning(fragment_name):
+            with self.database.reading() as tx:
+                basis = basis_of(tx, known_fragment(tx, fragment_name), goal, moment)
+            planned = dry_run(basis, goal, cause)
         with self.database.transaction() as tx:
             tx.plans.add(planned.stored, planned.reasons)
             tx.audit.add(_entry(moment, by, "plan", planned.stored, {}))
@@ -111,7 +112,7 @@ class Rescales:
     def _settled_before(self, fragment_name: str) -> int:
         with self.database.reading() as tx:
             version = known_fragment(tx, fragment_name).current.version
-            before = tx.fragments.settled_before(fragment_name, version)
+            before = tx.versions.settled_before(fragment_name, version)
         if before is None:
             raise NothingToRollBack(fragment_name, version)
         return before
@@ -120,13 +121,17 @@ class Rescales:
     def accept(self, fragment_name: str, version: int, *, by: Caller) -> Current:
         """The point of no return, asked for by an applier before anything uses `version`."""
         now_ms = self.hearing.now().now_ms
+        # In etcd a version that a restored database has in flight may have been aborted long ago.
+        published = self.publishing.published(fragment_name)
         with self.database.transaction() as tx:
+            require_known(tx, fragment_name, published)
             accepted = tx.fragments.change_phase(
                 fragment_name, version, Phase.RESCALING, Phase.ACCEPTED, now_ms=now_ms
             )
-            current = known_fragment(tx, fragment_name).current
+            fragment = known_fragment(tx, fragment_name)
+            current = fragment.current
             if version > current.version:
-                raise VersionNotFound(fragment_name, version, current.version)
+                raise VersionNotFound(fragment_name, version, fragment.oldest_version, current.version)
             if version < current.version:
                 raise VersionNotCurrent(fragment_name, version, current.version)
             if accepted:
@@ -159,7 +164,7 @@ class Rescales:
         """The rescale that is in flight, or was the last and is aborted. Raises `NotInFlight`, `PlanLost`."""
         with self.database.reading() as tx:
             current = known_fragment(tx, fragment_name).current
-            caused = tx.fragments.cause(fragment_name, current.version)
+            caused = tx.versions.cause(fragment_name, current.version)
         cause, rescale_id = caused or (None, None)
         if current.phase is Phase.SETTLED and cause is not Cause.ABORT:
             raise NotInFlight(fragment_name, current.version)

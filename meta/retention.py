@@ -32,6 +32,9 @@ class Kept:
             raise ValueError(f"at least {KEEP_VERSIONS_MIN} versions and one day are kept")
 
 
+KEPT_BY_DEFAULT = Kept()
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
     database: Database

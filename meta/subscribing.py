@@ -70,7 +70,7 @@ class Subscribing:
         moment = self.hearing.now()
         with self.database.reading() as tx:
             fragment = known_fragment(tx, fragment_name)
-            moving = tx.fragments.moves(fragment_name, fragment.current.version)
+            moving = tx.versions.moves(fragment_name, fragment.current.version)
             assert moving is not None
             return vnode_progress(fragment, tx.subscribers.of(fragment_name), moving, moment)
 

@@ -93,7 +93,7 @@ def _supersede(tx: Transaction, fragment: Fragment, moment: Moment) -> bool:
     units = _living(tx, version, moment)
     if too_many(lost, version) or not any(unit.weight for unit in units):
         raise TooManyLost(fragment.name, current.version, sorted(lost))
-    _, plan_id = tx.fragments.cause(fragment.name, current.version) or (None, None)
+    _, plan_id = tx.versions.cause(fragment.name, current.version) or (None, None)
     new = NewVersion.of(without(version, units, current.phase), Phase.RESCALING, Cause.SUPERSEDING, plan_id)
     superseded = tx.fragments.end_version(
         fragment.name, current, RescalePhase.SUPERSEDED, new, now_ms=moment.now_ms

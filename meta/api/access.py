@@ -3,6 +3,7 @@
 Every route takes one of `Reader`, `Operator` and `Admin`, or its path is in `OPEN`.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,13 +13,16 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from meta.access import LOCAL, AccessRole, Caller, require
+from meta.access import LOCAL, AccessRole, Caller, is_loopback, require
 from meta.api.problems import refusal
 from meta.doorkeeper import Doorkeeper
-from meta.errors import MetaError, PageWithoutToken, Unauthenticated
+from meta.errors import MetaError
+from meta.request_errors import PageWithoutToken, Unauthenticated
 
 # For load balancers and supervisors, which have no token: they learn nothing that is anybody's.
 OPEN = frozenset({"/v1/health", "/v1/ready", "/openapi.json"})
+
+_PORT = re.compile(r":\d*$", re.ASCII)
 
 # Only described here, for /openapi.json.
 _bearer = HTTPBearer(auto_error=False, description="A token of `vnodectl token create`: vnm_...")
@@ -48,10 +52,19 @@ class Authenticated:
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         token = shown.strip() if scheme.lower() == "bearer" else None
         caller = await self._doorkeeper.caller(token, request_id)
-        # A browser sends it for whatever page it shows, wherever that is from.
-        if caller.name == LOCAL and "origin" in headers:
-            raise PageWithoutToken(headers["origin"])
+        if caller.name == LOCAL:
+            _refuse_pages(headers)
         return caller
+
+
+def _refuse_pages(headers: Headers) -> None:
+    # A browser sends it for whatever page it shows, wherever that is from.
+    if "origin" in headers:
+        raise PageWithoutToken(headers["origin"])
+    # A name of elsewhere that means this machine is how a page gets around that (DNS rebinding).
+    host = headers.get("host", "localhost")
+    if not is_loopback(_PORT.sub("", host).strip("[]")):
+        raise PageWithoutToken(host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from meta.api import (
 )
 from meta.api.access import Authenticated, Reader
 from meta.api.control import Control, Controlled
+from meta.api.description import described
 from meta.api.idempotency import Idempotent
 from meta.api.limits import Limited, Unsniffed
 from meta.api.requests import Requests
@@ -44,6 +45,9 @@ class Application(FastAPI):
         outermost = Requests(super().__call__, self.state.control.observation.metrics)
         await outermost(scope, receive, send)
 
+    def openapi(self) -> dict[str, Any]:
+        return described(super().openapi())
+
 
 def create_app(control: Control, lifespan: Lifespan | None = None) -> FastAPI:
     # No /docs: its page would load scripts from the internet, which a closed network does not have.
@@ -53,6 +57,8 @@ def create_app(control: Control, lifespan: Lifespan | None = None) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        # The address would be the Host header's, and http:// behind a proxy that has TLS.
+        redirect_slashes=False,
         responses={"4XX": PROBLEM, "5XX": PROBLEM, 422: PROBLEM},
     )
     app.state.control = control

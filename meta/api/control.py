@@ -26,7 +26,7 @@ from meta.readiness import Readiness
 from meta.reconciling import Reconciling
 from meta.registry import Registry
 from meta.rescale import Rescales
-from meta.retention import Kept, Retention
+from meta.retention import KEPT_BY_DEFAULT, Kept, Retention
 from meta.store.database import Database
 from meta.subscribing import Subscribing
 from meta.superseding import Superseding
@@ -68,7 +68,7 @@ class Control:
         hearing: Hearing,
         etcd_endpoints: tuple[str, ...],
         span: Span = unspanned,
-        kept: Kept = Kept(),
+        kept: Kept = KEPT_BY_DEFAULT,
     ) -> Self:
         """The use cases over one database and one etcd."""
         troubles, changes = Troubles(), Changes(database)

@@ -11,8 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meta.access import Caller
 from meta.api.problems import problem, refusal
-from meta.errors import BadIdempotencyKey, MetaError
+from meta.errors import MetaError
 from meta.idempotency import Idempotency, Reservation
+from meta.request_errors import BadIdempotencyKey
 from meta.store.answers import Answer
 
 METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})

@@ -81,7 +81,7 @@ def list_versions(
 ) -> PageOut[VersionItemOut]:
     """The mapping versions that are kept, without their owners, each with the instants of its phases."""
     found = control.history.versions(
-        name, after=page.after_number(), limit=page.rows_max, newest_first=order == "newest"
+        name, after=page.after_number(below=2**31), limit=page.rows_max, newest_first=order == "newest"
     )
     return page_of(found, page, _number, VersionItemOut.of)
 

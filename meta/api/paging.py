@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Query
 
 from meta.api.wire.base import PageOut
-from meta.errors import BadCursor
+from meta.request_errors import BadCursor
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
@@ -46,11 +46,11 @@ class PageRequest:
                 return name
         raise BadCursor(self.cursor)
 
-    def after_number(self) -> int | None:
+    def after_number(self, below: int = 2**63) -> int | None:
         match self._key():
             case None:
                 return None
-            case [int(number)] if _is_number(number):
+            case [int(number)] if _is_number(number) and number < below:
                 return number
         raise BadCursor(self.cursor)
 

@@ -1,5 +1,6 @@
 """Plans over HTTP: dry runs, and the tokens that apply them."""
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated
 
@@ -19,6 +20,8 @@ router = APIRouter(prefix="/v1", tags=["plans"])
 
 PlanId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")]
 WithMoves = Annotated[bool, Query(description="false: without `moves`, `owners` and `previous_owners`")]
+
+PLANS_AT_ONCE = 50
 
 _EITHER: dict[int | str, dict[str, object]] = {
     200: {
@@ -54,9 +57,11 @@ def plan(
 
 @router.get("/fragments/{name}/plans")
 def list_plans(name: FragmentName, page: Page, control: Controlled, _caller: Reader) -> PageOut[PlanItemOut]:
-    """The last made first, applied or not; those that expired are forgotten after a day."""
-    found = control.history.plans(name, after=page.after_instant(), limit=page.rows_max)
-    return page_of(found, page, _key, PlanItemOut.of)
+    """The last made first, applied or not, 50 at a time; those that expired are forgotten after a day."""
+    # Each is read with its owners: a thousand large ones take minutes and half a gigabyte.
+    few = replace(page, limit=min(page.limit, PLANS_AT_ONCE))
+    found = control.history.plans(name, after=few.after_instant(), limit=few.rows_max)
+    return page_of(found, few, _key, PlanItemOut.of)
 
 
 @router.get("/plans/{plan_id}", responses=_EITHER)

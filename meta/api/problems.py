@@ -7,12 +7,12 @@ from typing import Any
 
 import sqlalchemy as sa
 from fastapi import FastAPI, Request
-from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
-from meta import errors
+from meta import errors, request_errors
 from meta.mapping.errors import MappingError
 from meta.store.failures import Failure, failure_of
 
@@ -46,26 +46,26 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     errors.DigestConflict: HTTPStatus.CONFLICT,
     errors.UnitTaken: HTTPStatus.CONFLICT,
     errors.CannotAdopt: HTTPStatus.CONFLICT,
-    errors.BadCursor: HTTPStatus.UNPROCESSABLE_ENTITY,
+    request_errors.BadCursor: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadGoal: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.UnitsNotLabelled: HTTPStatus.CONFLICT,
     errors.NoLoads: HTTPStatus.CONFLICT,
     errors.BadLoads: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadKey: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
-    errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
-    errors.Forbidden: HTTPStatus.FORBIDDEN,
-    errors.PageWithoutToken: HTTPStatus.FORBIDDEN,
-    errors.BadToken: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.TokenNotFound: HTTPStatus.NOT_FOUND,
-    errors.TooManyTokens: HTTPStatus.CONFLICT,
-    errors.BadIdempotencyKey: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.IdempotencyKeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.IdempotencyKeyInUse: HTTPStatus.CONFLICT,
-    errors.TooManyIdempotencyKeys: HTTPStatus.TOO_MANY_REQUESTS,
-    errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    errors.BodyTooSlow: HTTPStatus.REQUEST_TIMEOUT,
-    errors.TooManyStreams: HTTPStatus.SERVICE_UNAVAILABLE,
+    request_errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    request_errors.Forbidden: HTTPStatus.FORBIDDEN,
+    request_errors.PageWithoutToken: HTTPStatus.FORBIDDEN,
+    request_errors.BadToken: HTTPStatus.UNPROCESSABLE_ENTITY,
+    request_errors.TokenNotFound: HTTPStatus.NOT_FOUND,
+    request_errors.TooManyTokens: HTTPStatus.CONFLICT,
+    request_errors.BadIdempotencyKey: HTTPStatus.UNPROCESSABLE_ENTITY,
+    request_errors.IdempotencyKeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    request_errors.IdempotencyKeyInUse: HTTPStatus.CONFLICT,
+    request_errors.TooManyIdempotencyKeys: HTTPStatus.TOO_MANY_REQUESTS,
+    request_errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    request_errors.BodyTooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    request_errors.TooManyStreams: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 FAILURE_STATUS = {
@@ -75,6 +75,8 @@ FAILURE_STATUS = {
 }
 
 MEDIA_TYPE = "application/problem+json"
+# A body may have 300,000 things wrong with it, and nobody reads beyond the first few.
+FINDINGS_SHOWN = 20
 
 
 def problem(
@@ -109,7 +111,7 @@ def refusal(error: errors.MetaError | sa.exc.SQLAlchemyError) -> JSONResponse:
     """For what is refused before it comes to a route."""
     if isinstance(error, errors.MetaError):
         answer = problem(STATUS[type(error)], kind_of(type(error)), error.detail, vars(error))
-        if isinstance(error, errors.TooManyStreams):
+        if isinstance(error, request_errors.TooManyStreams):
             answer.headers["Retry-After"] = str(error.retry_after_s)
         return answer
     failure = failure_of(error)
@@ -137,11 +139,9 @@ def _database_failed(_request: Request, error: Exception) -> JSONResponse:
 
 def _invalid_request(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = [_finding(entry) for entry in error.errors()]
+    found = [_finding(entry) for entry in error.errors()[:FINDINGS_SHOWN]]
     detail = "; ".join(f"{entry['field']}: {entry['reason']}" for entry in found)
-    return problem(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail, {"errors": jsonable_encoder(found)}
-    )
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail, {"errors": found})
 
 
 def _finding(entry: Mapping[str, Any]) -> dict[str, str]:
@@ -159,7 +159,21 @@ def _http_error(request: Request, error: Exception) -> JSONResponse:
     detail = f"{request.method} {request.url.path}: {error.detail}; the API is described at /openapi.json"
     answer = problem(status, status.phrase.lower().replace(" ", "-"), detail)
     answer.headers.update(error.headers or {})
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        answer.headers["Allow"] = ", ".join(_allowed(request))
     return answer
+
+
+def _allowed(request: Request) -> list[str]:
+    """Of all routes of the path: each has one method, and Starlette names that of the first one alone."""
+    return [
+        method
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
 
 
 def _our_mistake(request: Request, _error: Exception) -> JSONResponse:

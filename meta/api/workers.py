@@ -34,7 +34,7 @@ def show_worker(name: WorkerName, control: Controlled, _caller: Reader) -> Worke
 def register_worker(
     name: WorkerName, body: WorkerIn, control: Controlled, caller: Operator, response: Response
 ) -> WorkerOut:
-    """Registers a worker with its parallel units; again with the same number of units it is a heartbeat."""
+    """Registers a worker with its parallel units. Again it is a heartbeat, and more units than before are new ones."""
     use, new = control.registry.add_worker(
         name,
         parallelism=body.parallelism,

@@ -100,7 +100,9 @@ class Publisher:
 
     def drop_bodies(self, fragment: str, before_version: int) -> None:
         """Removes the bodies of all versions before this one, if `current` is still the one that was seen."""
-        head = self.seen[fragment]
+        head = self.seen.get(fragment)
+        if head is None:  # another thread looks at it anew just now
+            return
         first, until = (version_key(fragment, version, self.root) for version in (1, before_version))
         unchanged = ModRevisionIs(current_key(fragment, self.root), head.mod_revision)
         self.etcd.txn([unchanged], [Delete(first, until)])

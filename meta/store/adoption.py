@@ -1,27 +1,18 @@
 """What etcd has and the database lost, as rows. Source: design.md, "SQL is the truth, etcd the publication"."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from meta.lifecycle import Cause, Role
+from meta.lifecycle import NewVersion, Role
 from meta.mapping.publication import Current, Phase
 from meta.mapping.unit import Unit
+from meta.store.fragments import version_row
 from meta.store.insertion import added, insert_into
 from meta.store.tables import fragments, mapping_versions, phase_changes, subscribers, units, workers
 
 _CHUNK = 100
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptedVersion:
-    """A version that etcd has; all but the last of them are settled."""
-
-    current: Current
-    body: bytes
-    moves: int
 
 
 class Adoption:
@@ -63,15 +54,12 @@ class Adoption:
         statement = _COUNT_FROM[self._connection.dialect.name]
         self._connection.execute(sa.text(statement), {"last_id": last_id})
 
-    def go_on(
-        self, name: str, source: Current, versions: Iterable[AdoptedVersion], *, vnode_count: int, now_ms: int
-    ) -> bool:
-        """Compare-and-set from `source` to the last of `versions`; False where the fragment has gone on by itself.
+    def go_on(self, name: str, source: Current, adopted: Sequence[NewVersion], *, now_ms: int) -> bool:
+        """Compare-and-set from `source` to the last of `adopted`; False where the fragment has gone on by itself.
 
-        `versions` begins with the next one, or with `source`'s own in a later phase.
+        `adopted` begins with the next version, or with `source`'s own in a later phase.
         """
-        adopted = list(versions)
-        target = adopted[-1].current
+        newest = adopted[-1]
         statement = (
             fragments.update()
             .where(
@@ -79,13 +67,15 @@ class Adoption:
                 fragments.c.version == source.version,
                 fragments.c.phase == source.phase,
             )
-            .values(version=target.version, phase=target.phase, vnode_count=vnode_count)
+            .values(
+                version=newest.current.version, phase=newest.current.phase, vnode_count=newest.vnode_count
+            )
         )
         if self._connection.execute(statement).rowcount != 1:
             return False
         later = [each for each in adopted if each.current.version > source.version]
         for start in range(0, len(later), _CHUNK):
-            rows = [_version(name, each, now_ms) for each in later[start : start + _CHUNK]]
+            rows = [version_row(name, each, now_ms) for each in later[start : start + _CHUNK]]
             self._connection.execute(mapping_versions.insert(), rows)
         reached = [each.current for each in adopted]
         if later and source.phase is not Phase.SETTLED:
@@ -122,16 +112,4 @@ def _worker(name: str, heartbeat_timeout_ms: int, now_ms: int) -> dict[str, Any]
         "heartbeat_timeout_ms": heartbeat_timeout_ms,
         "registered_at_ms": now_ms,
         "seen_at_ms": now_ms,
-    }
-
-
-def _version(name: str, adopted: AdoptedVersion, now_ms: int) -> dict[str, object]:
-    return {
-        "fragment": name,
-        "version": adopted.current.version,
-        "body": adopted.body,
-        "digest": adopted.current.digest,
-        "moves": adopted.moves,
-        "cause": Cause.ADOPTED,
-        "created_at_ms": now_ms,
     }

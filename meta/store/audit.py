@@ -37,9 +37,6 @@ class Audit:
             statement = statement.where(audit_entries.c.subject == subject)
         return [_entry(row) for row in self._connection.execute(statement)]
 
-    def forget(self, before_ms: int) -> None:
-        self._connection.execute(audit_entries.delete().where(audit_entries.c.at_ms < before_ms))
-
 
 def _entry(row: sa.Row[Any]) -> AuditEntry:
     caller = Caller(row.caller, AccessRole(row.role), row.request_id)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import sqlalchemy as sa
 
 from meta.mapping.publication import Current, Phase
-from meta.store.tables import fragments, mapping_versions, phase_changes
+from meta.store.tables import at_current, fragments, mapping_versions, phase_changes
 
 # Above it, all are read and most are thrown away: a statement has no thousands of parameters.
 _NAMED_MAX = 200
@@ -21,12 +21,8 @@ class Changes:
 
     def newest(self, names: Collection[str]) -> dict[str, Current]:
         """By fragment; without those that do not exist."""
-        at_current = sa.and_(
-            mapping_versions.c.fragment == fragments.c.name, mapping_versions.c.version == fragments.c.version
-        )
-        statement = sa.select(
-            fragments.c.name, fragments.c.version, fragments.c.phase, mapping_versions.c.digest
-        ).join(mapping_versions, at_current)
+        columns = (fragments.c.name, fragments.c.version, fragments.c.phase, mapping_versions.c.digest)
+        statement = sa.select(*columns).select_from(at_current)
         if len(names) <= _NAMED_MAX:
             statement = statement.where(fragments.c.name.in_(names))
         rows = self._connection.execute(statement)

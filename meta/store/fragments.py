@@ -1,16 +1,15 @@
-"""Fragments, their mapping versions and the phases these went through, as rows."""
+"""Fragments as rows, and how they go on: from version to version and from phase to phase, by compare-and-set."""
 
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
-from meta.lifecycle import AdaptivePolicy, Cause, Fragment, KeyField, NewVersion, PhaseChange, RescalePhase
+from meta.lifecycle import AdaptivePolicy, Cause, Fragment, KeyField, NewVersion, RescalePhase
 from meta.mapping.publication import Current, Phase
 from meta.store.insertion import added
-from meta.store.tables import fragments, mapping_versions, phase_changes
-
-T = TypeVar("T")
+from meta.store.paging import page_by_name
+from meta.store.tables import at_current, fragments, mapping_versions, phase_changes
 
 
 class Fragments:
@@ -60,12 +59,7 @@ class Fragments:
 
     def page(self, *, after: str | None, limit: int) -> list[Fragment]:
         """At most `limit` of them by name, from the first one after `after` on."""
-        sqlite = self._connection.dialect.name == "sqlite"
-        # In the order of Python and of SQLite; a PostgreSQL database has its own idea of an alphabet.
-        by_name = fragments.c.name if sqlite else sa.collate(fragments.c.name, "C")
-        statement = _select_fragments().order_by(by_name).limit(limit)
-        if after is not None:
-            statement = statement.where(by_name > after)
+        statement = page_by_name(_select_fragments(), fragments.c.name, self._connection, limit, after)
         return [_fragment(row) for row in self._connection.execute(statement)]
 
     def count(self) -> int:
@@ -88,34 +82,11 @@ class Fragments:
 
         With `naming` only of the fragments that may be on this worker: all that are, and perhaps a few more.
         """
-        statement = sa.select(fragments.c.name, fragments.c.phase, mapping_versions.c.body).join(
-            mapping_versions, _at_current()
-        )
+        columns = (fragments.c.name, fragments.c.phase, mapping_versions.c.body)
+        statement = sa.select(*columns).select_from(at_current)
         if naming is not None:
             statement = statement.where(self._body_has(f'"{naming}":[['.encode()))
         return sorted((row.name, Phase(row.phase), row.body) for row in self._connection.execute(statement))
-
-    def began_at_ms(self, name: str, version: int) -> int | None:
-        return self._of_version(mapping_versions.c.created_at_ms, name, version)
-
-    def body(self, name: str, version: int) -> bytes | None:
-        """The very bytes that are published for this version."""
-        return self._of_version(mapping_versions.c.body, name, version)
-
-    def digest(self, name: str, version: int) -> str | None:
-        return self._of_version(mapping_versions.c.digest, name, version)
-
-    def moves(self, name: str, version: int) -> int | None:
-        """How many vnodes this version moved."""
-        return self._of_version(mapping_versions.c.moves, name, version)
-
-    def cause(self, name: str, version: int) -> tuple[Cause, str | None] | None:
-        """Why there is this version, and the id of the plan that it came of."""
-        statement = sa.select(mapping_versions.c.cause, mapping_versions.c.plan).where(
-            mapping_versions.c.fragment == name, mapping_versions.c.version == version
-        )
-        row = self._connection.execute(statement).one_or_none()
-        return (Cause(row.cause), row.plan) if row else None
 
     def begin_version(self, name: str, base_version: int, new: NewVersion, *, now_ms: int) -> bool:
         """Compare-and-set from a settled base to `new`; False where another version came first."""
@@ -145,38 +116,11 @@ class Fragments:
             self._log_phase(name, version, RescalePhase(target), now_ms)
         return changed
 
-    def phases(self, name: str, version: int) -> list[PhaseChange]:
-        """Every phase that this version went through, oldest first."""
-        rows = self._connection.execute(
-            sa.select(phase_changes).where(
-                phase_changes.c.fragment == name, phase_changes.c.version == version
-            )
-        )
-        changes = [PhaseChange(row.version, RescalePhase(row.phase), row.at_ms) for row in rows]
-        # By rank, since two phases may fall into one millisecond.
-        return sorted(changes, key=lambda change: change.phase.rank)
-
-    def settled_before(self, name: str, version: int) -> int | None:
-        """The last version before this one that settled and is kept."""
-        settled = sa.select(sa.func.max(phase_changes.c.version)).where(
-            phase_changes.c.fragment == name,
-            phase_changes.c.version < version,
-            phase_changes.c.phase == RescalePhase.SETTLED,
-        )
-        found: int | None = self._connection.execute(settled).scalar_one()
-        return found
-
     def _body_has(self, needle: bytes) -> sa.ColumnElement[bool]:
         body = mapping_versions.c.body
         if self._connection.dialect.name == "sqlite":  # whose LIKE may know no bytes, by how it was built
             return sa.func.instr(body, sa.literal(needle, sa.LargeBinary)) > 0
         return body.bool_op("LIKE")(sa.literal(b"%" + needle + b"%", sa.LargeBinary))
-
-    def _of_version(self, column: sa.Column[T], name: str, version: int) -> T | None:
-        statement = sa.select(column).where(
-            mapping_versions.c.fragment == name, mapping_versions.c.version == version
-        )
-        return self._connection.execute(statement).scalar_one_or_none()
 
     def _go_on(self, name: str, version: int, phase: Phase, new: NewVersion, *, now_ms: int) -> bool:
         current = new.current
@@ -191,34 +135,35 @@ class Fragments:
         return gone_on
 
     def _add_version(self, name: str, new: NewVersion, *, now_ms: int) -> None:
-        self._connection.execute(
-            mapping_versions.insert().values(
-                fragment=name,
-                version=new.current.version,
-                body=new.body,
-                digest=new.current.digest,
-                moves=new.moves,
-                cause=new.cause,
-                plan=new.plan,
-                created_at_ms=now_ms,
-            )
-        )
+        self._connection.execute(mapping_versions.insert().values(version_row(name, new, now_ms)))
         self._log_phase(name, new.current.version, RescalePhase(new.current.phase), now_ms)
 
     def _log_phase(self, name: str, version: int, phase: RescalePhase, now_ms: int) -> None:
+        before = sa.select(sa.func.max(phase_changes.c.at_ms)).where(
+            phase_changes.c.fragment == name, phase_changes.c.version == version
+        )
+        # Whoever waited for the fragment read the clock before, and replicas have clocks of their own.
+        at_ms = max(now_ms, self._connection.execute(before).scalar_one() or now_ms)
         self._connection.execute(
-            phase_changes.insert().values(fragment=name, version=version, phase=phase, at_ms=now_ms)
+            phase_changes.insert().values(fragment=name, version=version, phase=phase, at_ms=at_ms)
         )
 
 
+def version_row(fragment: str, new: NewVersion, now_ms: int) -> dict[str, Any]:
+    return {
+        "fragment": fragment,
+        "version": new.current.version,
+        "body": new.body,
+        "digest": new.current.digest,
+        "moves": new.moves,
+        "cause": new.cause,
+        "plan": new.plan,
+        "created_at_ms": now_ms,
+    }
+
+
 def _select_fragments() -> sa.Select[tuple[object, ...]]:
-    return sa.select(*fragments.c, mapping_versions.c.digest).join(mapping_versions, _at_current())
-
-
-def _at_current() -> sa.ColumnElement[bool]:
-    return sa.and_(
-        mapping_versions.c.fragment == fragments.c.name, mapping_versions.c.version == fragments.c.version
-    )
+    return sa.select(*fragments.c, mapping_versions.c.digest).select_from(at_current)
 
 
 def _policy_json(policy: AdaptivePolicy | None) -> Any:

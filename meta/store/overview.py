@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from meta.lifecycle import Moment, Role
 from meta.mapping.publication import Current, Phase
-from meta.store.tables import fragments, mapping_versions, subscribers
+from meta.store.tables import at_current, fragments, mapping_versions, subscribers
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Overview:
             columns.oldest_version,
             mapping_versions.c.digest,
             mapping_versions.c.created_at_ms,
-        ).join(mapping_versions, _at_current())
+        ).select_from(at_current)
         return [
             FragmentState(
                 row.name,
@@ -59,7 +59,7 @@ class Overview:
         """Of the current versions."""
         statement = (
             sa.select(fragments.c.name, mapping_versions.c.body)
-            .join(mapping_versions, _at_current())
+            .select_from(at_current)
             .where(fragments.c.name.in_(names))
         )
         return {row.name: row.body for row in self._connection.execute(statement)}
@@ -88,9 +88,3 @@ class Overview:
             )
             for row in self._connection.execute(statement)
         ]
-
-
-def _at_current() -> sa.ColumnElement[bool]:
-    return sa.and_(
-        mapping_versions.c.fragment == fragments.c.name, mapping_versions.c.version == fragments.c.version
-    )

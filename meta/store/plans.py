@@ -25,6 +25,7 @@ from meta.mapping.load import LoadCertificate
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.plan import Certificate
 from meta.mapping.unit import Unit
+from meta.store.paging import page_newest_first
 from meta.store.tables import plans
 
 # All but the reasons, which only who reads a plan's moves asks for.
@@ -69,22 +70,14 @@ class Plans:
 
     def newest(self, fragment: str, limit: int, *, after: tuple[int, str] | None = None) -> list[RescalePlan]:
         """At most `limit` of one fragment, the last made first: those after the one of this instant and id."""
-        statement = (
-            sa.select(*_COLUMNS)
-            .where(plans.c.fragment == fragment)
-            .order_by(plans.c.created_at_ms.desc(), plans.c.id.desc())
-            .limit(limit)
+        statement = page_newest_first(
+            sa.select(*_COLUMNS).where(plans.c.fragment == fragment),
+            plans.c.created_at_ms,
+            plans.c.id,
+            limit,
+            after,
         )
-        if after is not None:
-            key = sa.tuple_(plans.c.created_at_ms, plans.c.id)
-            statement = statement.where(key < sa.tuple_(*map(sa.literal, after)))
         return [_plan(row) for row in self._connection.execute(statement)]
-
-    def forget_expired(self, before_ms: int) -> None:
-        """Drops the plans that expired before `before_ms` without having been applied."""
-        self._connection.execute(
-            plans.delete().where(plans.c.applied_version.is_(None), plans.c.expires_at_ms < before_ms)
-        )
 
 
 def certificate_of(fields: Mapping[str, Any]) -> Certificate:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from meta.mapping.publication import Current, Phase
-from meta.store.tables import fragments, mapping_versions
+from meta.store.tables import at_current, fragments, mapping_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,8 @@ class Publications:
 
     def heads(self) -> dict[str, Head]:
         """By the fragments' names."""
-        at_current = sa.and_(
-            mapping_versions.c.fragment == fragments.c.name, mapping_versions.c.version == fragments.c.version
-        )
         columns = (*_HEAD, mapping_versions.c.digest)
-        rows = self._connection.execute(sa.select(*columns).join(mapping_versions, at_current))
+        rows = self._connection.execute(sa.select(*columns).select_from(at_current))
         return {
             name: Head(Current(version, Phase(phase), digest), oldest)
             for name, version, phase, oldest, digest in rows

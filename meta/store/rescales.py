@@ -9,7 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from meta.handover import Handover, Order, Pacing, Protocol, Rounds
-from meta.lifecycle import Cause, PhaseChange, Rescale, RescalePhase, RescaleStep
+from meta.lifecycle import Cause, PhaseChange, Rescale, RescalePhase, RescaleStep, in_order
+from meta.store.paging import page_newest_first
 from meta.store.plans import certificate_of
 from meta.store.tables import mapping_versions, phase_changes, plans
 
@@ -50,10 +51,7 @@ class Rescales:
         self, limit: int, *, after: tuple[int, str] | None = None, fragment: str | None = None
     ) -> list[Rescale]:
         """At most `limit`, the last applied first: those after that of this instant and id, of one fragment or all."""
-        statement = _applied().order_by(plans.c.applied_at_ms.desc(), plans.c.id.desc()).limit(limit)
-        if after is not None:
-            key = sa.tuple_(plans.c.applied_at_ms, plans.c.id)
-            statement = statement.where(key < sa.tuple_(*map(sa.literal, after)))
+        statement = page_newest_first(_applied(), plans.c.applied_at_ms, plans.c.id, limit, after)
         if fragment is not None:
             statement = statement.where(plans.c.fragment == fragment)
         return self._read(statement)
@@ -88,9 +86,7 @@ def _step(rows: Iterable[sa.Row[Any]]) -> RescaleStep:
     of_version = list(rows)
     changes = [PhaseChange(row.version, RescalePhase(row.phase), row.at_ms) for row in of_version]
     first = of_version[0]
-    return RescaleStep(
-        first.version, Cause(first.cause), tuple(sorted(changes, key=lambda change: change.phase.rank))
-    )
+    return RescaleStep(first.version, Cause(first.cause), in_order(changes))
 
 
 def _rescale(row: sa.Row[Any], steps: tuple[RescaleStep, ...]) -> Rescale:

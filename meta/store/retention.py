@@ -2,7 +2,9 @@
 
 import sqlalchemy as sa
 
+from meta.mapping.publication import Phase
 from meta.store.tables import (
+    at_current,
     audit_entries,
     fragments,
     idempotent_answers,
@@ -42,7 +44,9 @@ class Retention:
                 table.delete().where(table.c.fragment == fragment, table.c.version < before)
             )
         self._connection.execute(
-            plans.delete().where(plans.c.fragment == fragment, plans.c.applied_version < before)
+            plans.delete().where(
+                plans.c.fragment == fragment, plans.c.applied_version < before, plans.c.id.not_in(_IN_FLIGHT)
+            )
         )
         self._connection.execute(
             fragments.update().where(fragments.c.name == fragment).values(oldest_version=before)
@@ -50,12 +54,13 @@ class Retention:
         return int(count)
 
     def forget_plans(self, *, expired_before_ms: int, applied_before_ms: int, limit: int) -> int:
-        """Drops plans that expired unused, and those that were applied long ago."""
+        """Drops plans that expired unused, and those that were applied long ago but for rescales in flight."""
         unused = sa.and_(plans.c.applied_version.is_(None), plans.c.expires_at_ms < expired_before_ms)
         # Without an instant it was applied by the service before this one, soon after it was made.
         applied_at_ms = sa.func.coalesce(plans.c.applied_at_ms, plans.c.created_at_ms)
         old = sa.and_(plans.c.applied_version.is_not(None), applied_at_ms < applied_before_ms)
-        return self._forget(plans, [plans.c.id], sa.or_(unused, old), limit)
+        forgotten = sa.and_(sa.or_(unused, old), plans.c.id.not_in(_IN_FLIGHT))
+        return self._forget(plans, [plans.c.id], forgotten, limit)
 
     def forget_audit(self, before_ms: int, limit: int) -> int:
         return self._forget(audit_entries, [audit_entries.c.id], audit_entries.c.at_ms < before_ms, limit)
@@ -86,3 +91,11 @@ class Retention:
         # Asked again, since on PostgreSQL another may have renewed the row while this one waited for it.
         statement = table.delete().where(sa.tuple_(*key).in_(chosen), condition)
         return self._connection.execute(statement).rowcount
+
+
+# The plans of what is under way: without its plan nobody could abort it.
+_IN_FLIGHT = (
+    sa.select(mapping_versions.c.plan)
+    .select_from(at_current)
+    .where(fragments.c.phase != Phase.SETTLED, mapping_versions.c.plan.is_not(None))
+)

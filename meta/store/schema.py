@@ -1,11 +1,23 @@
 """Whether the database answers, and has the tables of this program: asked by a connection that nobody waits for."""
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
 from meta.store.migrations import alembic_config
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseTrouble:
+    """`serves`: whether requests are answered all the same, by tables that a newer vnodemap has added to."""
+
+    said: str
+    serves: bool = False
+
+    def __str__(self) -> str:
+        return self.said
 
 
 class SchemaProbe:
@@ -16,19 +28,25 @@ class SchemaProbe:
         self._pool = engine.pool.recreate()
         self._driver_error = engine.dialect.loaded_dbapi.Error
 
-    def trouble(self) -> str | None:
+    def trouble(self) -> DatabaseTrouble | None:
         """What is the matter with the database, if anything is."""
         try:
             revisions = self._revisions()
         except self._driver_error as error:
-            return f"the database cannot be used: {' '.join(str(error).split())}"
-        if revisions != [self._newest]:
-            found = ", ".join(revisions) or "none"
-            return (
-                f"the database is at revision {found} and this vnodemap needs {self._newest}: restart the service, "
-                "which upgrades an older one, or run the version of vnodemap that the database is from"
+            return DatabaseTrouble(f"the database cannot be used: {' '.join(str(error).split())}")
+        if revisions == [self._newest]:
+            return None
+        found = ", ".join(revisions) or "none"
+        if set(revisions) - self._known:
+            return DatabaseTrouble(
+                f"the database is at revision {found}, newer than this vnodemap's {self._newest}: upgrade this replica "
+                "too, or restore the backup that fits it",
+                serves=True,
             )
-        return None
+        return DatabaseTrouble(
+            f"the database is at revision {found} and this vnodemap needs {self._newest}: restart the service, "
+            "which upgrades it"
+        )
 
     def close(self) -> None:
         self._pool.dispose()
@@ -43,5 +61,13 @@ class SchemaProbe:
             connection.close()
 
     @cached_property
+    def _script(self) -> ScriptDirectory:
+        return ScriptDirectory.from_config(alembic_config())
+
+    @property
     def _newest(self) -> str | None:
-        return ScriptDirectory.from_config(alembic_config()).get_current_head()
+        return self._script.get_current_head()
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(revision.revision for revision in self._script.walk_revisions())

@@ -53,10 +53,6 @@ class Subscribers:
         gone = subscribers.delete().where(_key(fragment, subscriber_id))
         return self._connection.execute(gone).rowcount == 1
 
-    def forget_silent(self, before_ms: int) -> None:
-        """Drops the registrations that nobody renewed since `before_ms`."""
-        self._connection.execute(subscribers.delete().where(subscribers.c.seen_at_ms < before_ms))
-
 
 def _key(fragment: str, subscriber_id: str) -> sa.ColumnElement[bool]:
     return sa.and_(subscribers.c.fragment == fragment, subscribers.c.id == subscriber_id)

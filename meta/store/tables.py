@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
     false,
 )
 
@@ -176,4 +177,10 @@ idempotent_answers = Table(
     Column("body", LargeBinary),
     Column("created_at_ms", BigInteger, nullable=False),
     Index(None, "created_at_ms"),
+)
+
+# Each fragment with its current version.
+at_current = fragments.join(
+    mapping_versions,
+    and_(mapping_versions.c.fragment == fragments.c.name, mapping_versions.c.version == fragments.c.version),
 )

@@ -5,6 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from meta.access import AccessRole, Token
+from meta.store.paging import page_newest_first
 from meta.store.tables import tokens
 
 
@@ -40,10 +41,7 @@ class StoredTokens:
 
     def newest(self, limit: int, before: tuple[int, str] | None = None) -> list[Token]:
         """At most `limit`, the newest first: those before this instant and id."""
-        place = sa.tuple_(tokens.c.created_at_ms, tokens.c.id)
-        statement = sa.select(tokens).order_by(tokens.c.created_at_ms.desc(), tokens.c.id.desc()).limit(limit)
-        if before is not None:
-            statement = statement.where(place < sa.tuple_(*before))
+        statement = page_newest_first(sa.select(tokens), tokens.c.created_at_ms, tokens.c.id, limit, before)
         return [_token(row) for row in self._connection.execute(statement)]
 
     def get(self, token_id: str) -> Token | None:

@@ -36,6 +36,8 @@ def database_url(text: str) -> sa.URL:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError) as error:
         raise NotADatabaseUrl("it is no URL") from error
+    if "@" in (url.host or ""):
+        raise NotADatabaseUrl("its password or its host holds an @")
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
         return url
     if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):

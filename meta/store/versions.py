@@ -1,13 +1,15 @@
-"""The versions of fragments as a reader lists and compares them, as rows."""
+"""The versions of fragments, as rows: what is read of them. `Fragments` adds them."""
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from meta.lifecycle import Cause, PhaseChange, RescalePhase
-from meta.store.tables import fragments, mapping_versions, phase_changes
+from meta.lifecycle import Cause, PhaseChange, RescalePhase, in_order
+from meta.store.tables import at_current, fragments, mapping_versions, phase_changes
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class VersionRecord:
 
     @property
     def phase(self) -> RescalePhase:
-        return max((change.phase for change in self.phases), key=lambda phase: phase.rank)
+        return self.phases[-1].phase
 
 
 class Versions:
@@ -69,40 +71,68 @@ class Versions:
         rows = self._connection.execute(statement, execution_options={"yield_per": 10})
         bare = [_record(row) for row in rows]
         phases = self._phases(fragment, [record.version for record in bare])
-        return [replace(record, phases=tuple(phases[record.version])) for record in bare]
+        return [replace(record, phases=phases[record.version]) for record in bare]
 
     def began_at_ms(self, fragment: str, version: int) -> int | None:
-        statement = sa.select(mapping_versions.c.created_at_ms).where(
+        return self._of_version(mapping_versions.c.created_at_ms, fragment, version)
+
+    def body(self, fragment: str, version: int) -> bytes | None:
+        """The very bytes that are published for this version."""
+        return self._of_version(mapping_versions.c.body, fragment, version)
+
+    def digest(self, fragment: str, version: int) -> str | None:
+        return self._of_version(mapping_versions.c.digest, fragment, version)
+
+    def moves(self, fragment: str, version: int) -> int | None:
+        """How many vnodes this version moved."""
+        return self._of_version(mapping_versions.c.moves, fragment, version)
+
+    def cause(self, fragment: str, version: int) -> tuple[Cause, str | None] | None:
+        """Why there is this version, and the id of the plan that it came of."""
+        statement = sa.select(mapping_versions.c.cause, mapping_versions.c.plan).where(
             mapping_versions.c.fragment == fragment, mapping_versions.c.version == version
         )
-        return self._connection.execute(statement).scalar_one_or_none()
+        row = self._connection.execute(statement).one_or_none()
+        return (Cause(row.cause), row.plan) if row else None
 
-    def _phases(self, fragment: str, versions: list[int]) -> dict[int, list[PhaseChange]]:
-        found: dict[int, list[PhaseChange]] = {version: [] for version in versions}
+    def phases(self, fragment: str, version: int) -> tuple[PhaseChange, ...]:
+        """Every phase that this version went through, in order."""
+        return self._phases(fragment, [version])[version]
+
+    def settled_before(self, fragment: str, version: int) -> int | None:
+        """The last version before this one that settled and is kept."""
+        settled = sa.select(sa.func.max(phase_changes.c.version)).where(
+            phase_changes.c.fragment == fragment,
+            phase_changes.c.version < version,
+            phase_changes.c.phase == RescalePhase.SETTLED,
+        )
+        found: int | None = self._connection.execute(settled).scalar_one()
+        return found
+
+    def _phases(self, fragment: str, versions: list[int]) -> dict[int, tuple[PhaseChange, ...]]:
         if not versions:
-            return found
+            return {}
         rows = self._connection.execute(
             sa.select(phase_changes).where(
                 phase_changes.c.fragment == fragment,
                 phase_changes.c.version.between(min(versions), max(versions)),
             )
         )
-        changes = [PhaseChange(row.version, RescalePhase(row.phase), row.at_ms) for row in rows]
-        # By rank, since two phases may fall into one millisecond.
-        for change in sorted(changes, key=lambda change: change.phase.rank):
-            found[change.version].append(change)
-        return found
+        found: dict[int, list[PhaseChange]] = {version: [] for version in versions}
+        for row in rows:
+            found[row.version].append(PhaseChange(row.version, RescalePhase(row.phase), row.at_ms))
+        return {version: in_order(changes) for version, changes in found.items()}
+
+    def _of_version(self, column: sa.Column[T], fragment: str, version: int) -> T | None:
+        statement = sa.select(column).where(
+            mapping_versions.c.fragment == fragment, mapping_versions.c.version == version
+        )
+        return self._connection.execute(statement).scalar_one_or_none()
 
 
 _CURRENT = (
     sa.select(fragments.c.version, fragments.c.phase, mapping_versions.c.digest)
-    .join(
-        mapping_versions,
-        sa.and_(
-            mapping_versions.c.fragment == fragments.c.name,
-            mapping_versions.c.version == fragments.c.version,
-        ),
-    )
+    .select_from(at_current)
     .where(fragments.c.name == sa.bindparam("fragment"))
 )
 _OF_VERSION = (

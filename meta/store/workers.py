@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from meta.lifecycle import Worker
 from meta.store.insertion import added
+from meta.store.paging import page_by_name
 from meta.store.tables import units, workers
 
 
@@ -34,15 +35,23 @@ class Workers:
         }
         if not added(self._connection, workers, values):
             return None
-        self._connection.execute(units.insert(), [{"worker": name}] * parallelism)
+        self.add_units(name, parallelism)
         return self.get(name)
 
-    def hold(self, name: str) -> None:
-        """Until this transaction ends nobody else holds, changes, removes or `keep`s this worker."""
-        self._connection.execute(sa.select(workers.c.name).where(workers.c.name == name).with_for_update())
+    def add_units(self, name: str, count: int) -> None:
+        """New ones of a worker that is there."""
+        self._connection.execute(units.insert(), [{"worker": name}] * count)
+
+    def hold(self, name: str) -> bool:
+        """Until this transaction ends nobody else holds, changes, removes or `keep`s this worker.
+
+        False where there was none, or the one there was has been removed by whoever held it before.
+        """
+        held = sa.select(workers.c.name).where(workers.c.name == name).with_for_update()
+        return self._connection.execute(held).one_or_none() is not None
 
     def keep(self, names: Iterable[str]) -> None:
-        """Until this transaction ends none of these workers is removed; they beat and drain meanwhile.
+        """Until this transaction ends none of these workers is removed or drained; they beat meanwhile.
 
         Whoever gives units vnodes keeps their workers first and reads them then. In order of names, so that two
         that do so do not wait for each other.
@@ -63,10 +72,7 @@ class Workers:
 
     def page(self, *, after: str | None, limit: int) -> list[Worker]:
         """At most `limit` of them by name, from the first one after `after` on."""
-        by_name = _by_name(self._connection)
-        page = sa.select(workers.c.name).order_by(by_name).limit(limit)
-        if after is not None:
-            page = page.where(by_name > after)
+        page = page_by_name(sa.select(workers.c.name), workers.c.name, self._connection, limit, after)
         return self._read(workers.c.name.in_(page.scalar_subquery()))
 
     def count(self) -> tuple[int, int]:
@@ -113,11 +119,6 @@ class Workers:
             .order_by(units.c.id)
         ).all()
         return _workers(rows)
-
-
-def _by_name(connection: sa.Connection) -> sa.ColumnElement[str]:
-    """In the order of Python and of SQLite; a PostgreSQL database has its own idea of an alphabet."""
-    return workers.c.name if connection.dialect.name == "sqlite" else sa.collate(workers.c.name, "C")
 
 
 def _workers(rows: Iterable[sa.Row[Any]]) -> list[Worker]:

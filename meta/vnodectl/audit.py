@@ -1,11 +1,12 @@
 """`vnodectl audit`: who changed what."""
 
 import json
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from meta.vnodectl.client import path
 from meta.vnodectl.session import DEFAULT_SERVER, Json, Server, connected, local_time, out, print_json
@@ -26,7 +27,15 @@ def audit(
     if as_json:
         print_json({"items": entries})
         return
-    table = Table("when", "who", "role", "did", "to", "more", "request")
+    table = Table(
+        "when",
+        "who",
+        "role",
+        Column("did", no_wrap=True),
+        "to",
+        Column("more", overflow="fold"),
+        Column("request", no_wrap=True),
+    )
     for entry in entries:
         table.add_row(
             local_time(entry["at_ms"]),
@@ -34,7 +43,16 @@ def audit(
             entry["role"],
             entry["action"],
             escape(entry["subject"]),
-            escape(json.dumps(entry["detail"])) if entry["detail"] else "",
+            escape(_words(entry["detail"] or {})),
             entry["request_id"],
         )
     out.print(table)
+
+
+def _words(detail: Mapping[str, Any]) -> str:
+    """`moves 3, version 2`: what is null is left out."""
+    return ", ".join(
+        f"{name} {value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in detail.items()
+        if value is not None
+    )

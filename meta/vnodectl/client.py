@@ -122,8 +122,12 @@ class Service:
         cursor = None
         while True:
             answer = self.get(where, {**query, "limit": min(limit, PAGE_ITEMS), "cursor": cursor})
+            if not isinstance(answer.get("items"), list):
+                raise ServiceError(
+                    f"{self.url}{where} answered no list; is that a vnodemap service?", "not-a-service"
+                )
             yield answer["items"]
-            cursor = answer["next_cursor"]
+            cursor = answer.get("next_cursor")
             if cursor is None:
                 return
 
@@ -173,7 +177,7 @@ class Service:
         if response.status_code == httpx.codes.NO_CONTENT:
             return None
         found = _json(response)
-        if response.is_success and found is not None:
+        if response.is_success and isinstance(found, dict):
             return found
         error = Unavailable if response.status_code in BUSY else ServiceError
         if response.is_error and isinstance(found, dict) and "detail" in found:

@@ -128,7 +128,7 @@ def show(name: FragmentName, as_json: Json = False, server: Server = DEFAULT_SER
     out.print(f"version {fragment['version']}, {fragment['phase']}, on units {listed(fragment['units'])}")
     for line in _facts(fragment):
         out.print(line)
-    out.print(subscribers_table(subscribers))
+    out.print(subscribers_table(subscribers) if subscribers else "nobody follows it")
 
 
 def _facts(fragment: Any) -> list[str]:

@@ -25,13 +25,16 @@ class Goal:
         typer.Option(min=1, help="How many units; the service chooses them.", rich_help_panel=GOALS),
     ] = None
     units: Annotated[
-        str | None, typer.Option(help="Exactly these units, for example 1,3,4.", rich_help_panel=GOALS)
+        list[str] | None,
+        typer.Option(metavar="IDS", help="Exactly these units, for example 1,3,4.", rich_help_panel=GOALS),
     ] = None
     add_units: Annotated[
-        str | None, typer.Option(help="These units besides, for example 5,6.", rich_help_panel=GOALS)
+        list[str] | None,
+        typer.Option(metavar="IDS", help="These units besides, for example 5,6.", rich_help_panel=GOALS),
     ] = None
     remove_units: Annotated[
-        str | None, typer.Option(help="Without these units, for example 2.", rich_help_panel=GOALS)
+        list[str] | None,
+        typer.Option(metavar="IDS", help="Without these units, for example 2.", rich_help_panel=GOALS),
     ] = None
     to_version: Annotated[
         int | None, typer.Option(min=1, help="Back to that version's mapping.", rich_help_panel=GOALS)
@@ -91,7 +94,10 @@ class Goal:
         }
         asked |= {name: value for name, value in how.items() if value is not None}
         if not asked:
-            raise typer.BadParameter("say what to rescale to, for example --parallelism 4; see --help")
+            raise typer.BadParameter(
+                "say what to rescale to, for example --parallelism 4, or how to level what there is, for example "
+                "--by-load; see --help"
+            )
         return asked
 
     def _changed_units(self) -> dict[str, Any]:
@@ -106,9 +112,11 @@ def labels(texts: Iterable[str] | None) -> dict[str, str]:
     return _pairs(texts, "--label")
 
 
-def _ids(text: str | None, option: str) -> list[int] | None:
-    if text is None:
+def _ids(texts: Iterable[str] | None, option: str) -> list[int] | None:
+    """`1,3,4`, or the option several times."""
+    if texts is None:
         return None
+    text = ",".join(texts)
     try:
         return [int(unit) for unit in text.split(",")]
     except ValueError:

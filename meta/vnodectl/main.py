@@ -98,6 +98,9 @@ def main() -> None:
         _refuse(error, error.exit_code)
     except (ServeError, AnswerLost) as error:
         _refuse(error, REFUSED)
+    except OSError as error:
+        # A file that a command opens says so itself; what is left is the output, full or gone.
+        _refuse(AnswerLost(f"cannot write the answer: {error.strerror}"), REFUSED)
 
 
 def _refuse(error: Exception, exit_code: int) -> None:

@@ -22,6 +22,7 @@ from meta.vnodectl.strip import strip
 app = typer.Typer(no_args_is_help=True, help="Mapping versions: which unit owns which vnode, and since when.")
 
 PHASES = ("rescaling", "accepted", "settled")
+ENDS = ("aborted", "superseded")
 RUNS_MAX = 40
 
 
@@ -70,16 +71,19 @@ def history(
     if as_json:
         print_json({"items": versions})
         return
-    table = Table("version", "units", "moved", *PHASES, "ended", "cause")
+    # A column of nothing but dashes is left out: the others need the room.
+    phases = [phase for phase in PHASES if any(phase in version["phases"] for version in versions)]
+    ends = any(phase in version["phases"] for version in versions for phase in ENDS)
+    table = Table("version", "units", "moved", *phases, *(["ended"] if ends else []), "cause")
     for version in versions:
         times = version["phases"]
-        ended = next((phase for phase in ("aborted", "superseded") if phase in times), "-")
+        ended = next((phase for phase in ENDS if phase in times), "-")
         table.add_row(
             str(version["version"]),
             listed(version["units"], 8),
             str(version["moves"]),
-            *(local_time(times.get(phase)) for phase in PHASES),
-            ended,
+            *(local_time(times.get(phase)) for phase in phases),
+            *([ended] if ends else []),
             version["cause"] or "-",
         )
     out.print(table)

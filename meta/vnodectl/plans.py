@@ -10,6 +10,8 @@ def changes(planned: Any) -> bool:
 def certified(certificate: Any, vnode_count: int) -> str:
     """How many moves, and why they are not too many, on two lines."""
     moves, gap = certificate["moves"], certificate["gap"]
+    if moves == 0 and gap == 0:
+        return f"moves 0 of {vnode_count} vnodes"
     said = f"moves {moves} of {vnode_count} vnodes,\nand "
     if gap is None:
         before, after = certificate["max_load_before"], certificate["max_load"]

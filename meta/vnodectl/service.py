@@ -1,7 +1,6 @@
 """Composes the service from its parts, and runs it until it is told to stop."""
 
 import asyncio
-import ipaddress
 import json
 import logging
 import os
@@ -16,6 +15,7 @@ import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
+from meta.access import is_loopback
 from meta.api.app import Lifespan, create_app
 from meta.api.control import Control
 from meta.changes import Changes
@@ -103,7 +103,7 @@ class _Server(uvicorn.Server):
 @contextmanager
 def _exposed(host: str, database: Database, *, safe: bool) -> Iterator[None]:
     """Listens for others only where nobody reads what is sent, and who sends it is known."""
-    if _is_loopback(host):
+    if is_loopback(host):
         yield
         return
     if not safe:
@@ -282,13 +282,6 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
     listener.listen()
     return listener
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _announce(data_dir: Path, url: str, etcd: _Etcd) -> None:

@@ -69,7 +69,7 @@ def _legend(owners: Owners, previous: Owners | None, vnodes_a_cell: int) -> Colu
     ]
     if len(units) > UNITS_MAX:
         entries.append(Text(f"and {len(units) - UNITS_MAX} units more", style="dim"))
-    if previous is not None:
+    if previous is not None and list(previous) != list(owners):
         entries.append(Text("CAPITALS moved here", style="bold"))
     if vnodes_a_cell > 1:
         which = "" if previous is None else ", a CAPITAL one where any moved"

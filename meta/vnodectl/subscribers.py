@@ -21,7 +21,7 @@ def subscribers(fragment: FragmentName, as_json: Json = False, server: Server = 
     if as_json:
         print_json({"items": found})
     else:
-        out.print(subscribers_table(found))
+        out.print(subscribers_table(found) if found else "nobody follows it")
 
 
 def subscribers_table(found: Iterable[Any]) -> Table:

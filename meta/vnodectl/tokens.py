@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from meta.vnodectl.client import Service, path
 from meta.vnodectl.options import flattened
@@ -133,7 +133,7 @@ def list_(as_json: Json = False, *, where: Where) -> None:
     if as_json:
         print_json({"items": tokens})
         return
-    table = Table("id", "name", "role", "made", "expires", "revoked")
+    table = Table(Column("id", no_wrap=True), "name", "role", "made", "expires", "revoked")
     for token in tokens:
         instants = (token["created_at_ms"], token["expires_at_ms"], token["revoked_at_ms"])
         table.add_row(token["id"], escape(token["name"]), token["role"], *map(local_time, instants))

@@ -39,13 +39,13 @@ def add(
     as_json: Json = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Register a worker with its parallel units; again with other labels, to change these.
+    """Register a worker with its parallel units; again to change its labels, all at once, or to add units.
 
     Example: vnodectl worker add east --units 2 --label zone=a
     """
     request = {
         "parallelism": units,
-        "labels": labels(label),
+        "labels": labels(label) if label else None,
         "heartbeat_timeout_ms": heartbeat_timeout_ms,
     }
     with connected(server, as_json=as_json) as api:
@@ -53,7 +53,8 @@ def add(
     if as_json:
         print_json(worker)
     else:
-        out.print(f"worker {worker['name']} has units {listed(worker['units'])}")
+        said = f", labels {_labels(worker)}" if worker["labels"] else ""
+        out.print(f"worker {worker['name']} has units {listed(worker['units'])}{said}", markup=False)
 
 
 @app.command("list")
@@ -105,6 +106,8 @@ def remove(
     Example: vnodectl worker remove east
     """
     with connected(server, as_json=as_json) as api:
+        # Before the question: there may be no such worker.
+        api.get(path("workers", name))
         confirm(f"Remove worker {name}? Its units' ids never come back", yes=yes)
         api.delete(path("workers", name))
     if as_json:

@@ -1,10 +1,13 @@
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
 import pytest
 
 from deploy.process import ServiceProcess
+from tests.dispatcher.world import Eventually, World
 
 
 class Fragment:
@@ -13,7 +16,7 @@ class Fragment:
     def __init__(self, service: ServiceProcess, name: str) -> None:
         self.name = name
         self.service_url = service.url
-        self._http = httpx.Client(base_url=service.url, trust_env=False)
+        self._http = httpx.Client(base_url=service.url, trust_env=False, verify=False)
         worker = self._call("PUT", f"/v1/workers/{name}", {"parallelism": 4})
         self.units = worker["units"]
         document = {
@@ -49,3 +52,18 @@ def fragment(shared_service: ServiceProcess, name: str) -> Iterator[Fragment]:
     fragment = Fragment(shared_service, name)
     yield fragment
     fragment.close()
+
+
+@pytest.fixture(scope="package")
+def long_lived_world(tmp_path_factory: pytest.TempPathFactory, eventually: Eventually) -> Iterator[World]:
+    with ExitStack() as stack:
+        yield World(tmp_path_factory.mktemp("world"), stack, eventually)
+
+
+@pytest.fixture
+def world(long_lived_world: World) -> Iterator[World]:
+    before = set(threading.enumerate())
+    yield long_lived_world
+    long_lived_world.restore()
+    left = [thread.name for thread in set(threading.enumerate()) - before if "vnodemap" in thread.name]
+    assert not left, "a closed subscription leaves no thread"

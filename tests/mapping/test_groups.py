@@ -95,11 +95,19 @@ def test_of_units_of_one_size_all_groups_are_within_one_vnode() -> None:
         assert max(counts) - min(counts) <= 1, tasks
 
 
-def test_a_large_mapping_is_grouped_the_same_each_time() -> None:
-    rng = np.random.default_rng(7)
-    mapping = VnodeMapping.from_array(rng.permutation(np.repeat(np.arange(4096), 16)))
-    for tasks in (1000, 5000, 65_536):
+def scattered(units: int) -> VnodeMapping:
+    """16 vnodes for each."""
+    return VnodeMapping.from_array(np.random.default_rng(7).permutation(np.repeat(np.arange(units), 16)))
+
+
+def test_a_mapping_is_grouped_the_same_each_time() -> None:
+    mapping = scattered(1024)
+    for tasks in (250, 1250, 16_384):
         assert groups(mapping, tasks) == groups(mapping, tasks)
+
+
+def test_the_largest_mapping_with_a_task_for_each_vnode() -> None:
+    assert {group.count for group in groups(scattered(4096), 65_536)} == {1}
 
 
 @pytest.mark.parametrize("tasks", [0, -1, True, 1.0, "4"])

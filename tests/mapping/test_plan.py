@@ -4,7 +4,6 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from meta.mapping.errors import Malformed, MoreUnitsThanVnodes, NoCapacity, NoUn
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.plan import Level, Plan, first_mapping, plan
 from meta.mapping.unit import UNIT_ID_MAX, Unit
+from tests.mapping.closed_form import fewest_moves
 
 WALK = json.loads((Path(__file__).parent / "walk-30.json").read_text())["steps"]
 
@@ -27,18 +27,6 @@ few_examples = settings(max_examples=50)
 
 def units_of(ids: Sequence[int], per_worker: int = 1) -> list[Unit]:
     return [Unit(unit_id, f"w{unit_id // per_worker}") for unit_id in ids]
-
-
-def fewest_moves(previous: VnodeMapping, units: Sequence[Unit]) -> int:
-    """The closed form, apart from the planner's: units keep up to their floors, and one more where ceils allow."""
-    total = sum(Fraction(str(unit.weight)) for unit in units)
-    shares = {unit.id: previous.vnode_count * Fraction(str(unit.weight)) / total for unit in units}
-    have = Counter(owner for owner in previous.owners if owner is not None)
-    ceils = previous.vnode_count - sum(int(share) for share in shares.values())
-    above = sum(have[unit] > share and share % 1 > 0 for unit, share in shares.items())
-    return (
-        have.total() - sum(min(have[unit], int(share)) for unit, share in shares.items()) - min(ceils, above)
-    )
 
 
 def weights_of(units: Sequence[Unit]) -> dict[int, float]:

@@ -13,6 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.plan import Level, Plan, plan
 from meta.mapping.unit import Unit
+from tests.mapping.closed_form import fewest_moves, shares_of
 
 LEVELS: tuple[Level, ...] = ("units", "workers")
 
@@ -35,23 +36,6 @@ def random_rescale(seed: int, vnodes_max: int = 512, units_max: int = 64) -> tup
         owner = None if draw.random() < draw.choice([0, 0.1]) else draw.choice(owning)
         owners += [owner] * draw.randint(1, run_max)
     return VnodeMapping(tuple(owners[:vnode_count])), units
-
-
-def shares_of(previous: VnodeMapping, units: Sequence[Unit]) -> dict[int, Fraction]:
-    counts = Counter(unit.weight for unit in units)
-    total = sum(Fraction(str(weight)) * count for weight, count in counts.items())
-    share = {weight: previous.vnode_count * Fraction(str(weight)) / total for weight in counts}
-    return {unit.id: share[unit.weight] for unit in units}
-
-
-def fewest_moves(previous: VnodeMapping, units: Sequence[Unit]) -> int:
-    """Each unit keeps up to its floor, and one more where it has it and there are ceils enough."""
-    have = Counter(owner for owner in previous.owners if owner is not None)
-    shares = shares_of(previous, units)
-    ceils = previous.vnode_count - sum(floor(share) for share in shares.values())
-    above = sum(have[unit] > floor(share) < share for unit, share in shares.items())
-    kept = sum(min(have[unit], floor(share)) for unit, share in shares.items())
-    return have.total() - kept - min(ceils, above)
 
 
 def worker_shares(previous: VnodeMapping, units: Sequence[Unit]) -> dict[str, Fraction]:

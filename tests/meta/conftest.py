@@ -1,12 +1,12 @@
-import socket
-import threading
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import LiteralString
 
 import httpx
+import psycopg
 import pytest
-import uvicorn
 from fastapi import FastAPI
 
 from deploy.postgres import PostgresProcess
@@ -18,20 +18,60 @@ from meta.etcd.client import EtcdClient
 from meta.hearing import Hearing
 from meta.store.database import Database, open_engine
 from meta.store.migrations import upgrade
+from meta.store.tables import metadata
+from tests.meta.serving import served
 from tests.meta.story import Story
 from tests.meta.world import World
 
-TEMPLATE = "upgraded"
+
+class Emptied:
+    """One PostgreSQL database with all tables for a whole run: to empty it costs a tenth of what a new one does."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        upgrading = open_engine(url)
+        upgrade(upgrading)
+        upgrading.dispose()
+        self._session = psycopg.connect(url, autocommit=True)
+        (revision,) = self._asked("SELECT version_num FROM alembic_version")
+        counters = self._asked("SELECT sequencename FROM pg_sequences")
+        self._emptying = "; ".join(
+            [
+                *(f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables)),
+                *(f"ALTER SEQUENCE {counter} RESTART" for counter in counters),
+                f"UPDATE alembic_version SET version_num = '{revision}'",
+            ]
+        )
+
+    def empty(self) -> None:
+        """As new, whatever the test before left in it or still holds open."""
+        self._session.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+        self._session.execute(self._emptying)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _asked(self, question: LiteralString) -> list[str]:
+        return [value for (value,) in self._session.execute(question)]
 
 
 @pytest.fixture(scope="session")
-def upgraded(postgres: PostgresProcess) -> Iterator[str]:
-    """The name of a PostgreSQL database with all tables, to be copied: quicker than the revisions."""
-    with postgres.database(TEMPLATE) as url:
-        engine = open_engine(url)
-        upgrade(engine)
-        engine.dispose()
-        yield TEMPLATE
+def emptied(postgres: PostgresProcess) -> Iterator[Emptied]:
+    with postgres.database("emptied") as url, closing(Emptied(url)) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def upgraded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite database with all tables, to be copied: far quicker than the revisions."""
+    file = tmp_path_factory.mktemp("upgraded") / "meta.db"
+    engine = open_engine(f"sqlite:///{file}")
+    upgrade(engine)
+    engine.dispose()
+    return file
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -45,18 +85,14 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iter
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterator[str]:
-    """A database with all tables, of either kind."""
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database with all tables and no rows, of either kind."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'meta.db'}"
-        engine = open_engine(url)
-        upgrade(engine)
-        engine.dispose()
-        yield url
-        return
-    template = request.getfixturevalue("upgraded")
-    with request.getfixturevalue("postgres").database(f"of_{name}", template) as url:
-        yield url
+        shutil.copyfile(request.getfixturevalue("upgraded_file"), tmp_path / "meta.db")
+        return f"sqlite:///{tmp_path / 'meta.db'}"
+    emptied: Emptied = request.getfixturevalue("emptied")
+    emptied.empty()
+    return emptied.url
 
 
 @pytest.fixture
@@ -64,6 +100,11 @@ def database(database_url: str) -> Iterator[Database]:
     opened = Database(database_url)
     yield opened
     opened.close()
+
+
+def plain_http(url: str) -> httpx.Client:
+    # Where nothing is encrypted, to read the machine's certificate authorities costs more than most tests.
+    return httpx.Client(base_url=url, trust_env=False, verify=False, timeout=30)
 
 
 class Replicas:
@@ -84,20 +125,8 @@ class Replicas:
         self.databases.append(database)
         control = Control.over(database, self._publisher, Hearing(lambda: self.now_ms), ())
         self.apps.append(create_app(control))
-        listener = self._open_in.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
-        config = uvicorn.Config(self.apps[-1], log_config=None, access_log=False, server_header=False)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        self._open_in.callback(thread.join)
-        self._open_in.callback(_stop, server)
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        # The socket listens already, so the first request waits until the server takes it.
-        return self._open_in.enter_context(httpx.Client(base_url=url, trust_env=False, timeout=30))
-
-
-def _stop(server: uvicorn.Server) -> None:
-    server.should_exit = True
+        url = self._open_in.enter_context(served(self.apps[-1]))
+        return self._open_in.enter_context(plain_http(url))
 
 
 @pytest.fixture
@@ -111,25 +140,35 @@ def world(database: Database, etcd: EtcdClient, name: str) -> World:
     return World(database, Publisher(etcd, f"/{name}"))
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def told(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+@pytest.fixture(scope="session")
+def shared_postgres_url(postgres: PostgresProcess) -> Iterator[str]:
+    """The database of `shared_service_on_postgres`."""
+    with postgres.database("shared_service") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def shared_service_on_postgres(
+    shared_postgres_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServiceProcess]:
-    """The service that the stories are told to, on either database."""
-    if request.param == "sqlite":
-        yield request.getfixturevalue("shared_service")
-        return
-    postgres, template = request.getfixturevalue("postgres"), request.getfixturevalue("upgraded")
-    with (
-        postgres.database("stories", template) as url,
-        ServiceProcess(tmp_path_factory.mktemp("stories"), database=url) as running,
-    ):
+    """The same as `shared_service`, on the other database."""
+    folder = tmp_path_factory.mktemp("service_on_postgres")
+    with ServiceProcess(folder, database=shared_postgres_url) as running:
         yield running
+
+
+@pytest.fixture(
+    scope="module", params=["shared_service", "shared_service_on_postgres"], ids=["sqlite", "postgresql"]
+)
+def told(request: pytest.FixtureRequest) -> ServiceProcess:
+    """The service that the stories are told to, on either database."""
+    service: ServiceProcess = request.getfixturevalue(request.param)
+    return service
 
 
 @pytest.fixture(scope="module")
 def http(told: ServiceProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=told.url, timeout=30) as client:
+    with plain_http(told.url) as client:
         # A new fragment begins on these (the smallest names), so a story's own units always make a version 2.
         for first in ("a1", "a2", "a3"):
             client.put(f"/v1/workers/{first}", json={"parallelism": 1})

@@ -4,6 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import pytest
+
+# For what the database has no part in.
+told_on_sqlite = pytest.mark.parametrize("told", ["shared_service"], indirect=True)
 
 
 @dataclass

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from meta.adoption import HEARTBEAT_TIMEOUT_MS
 from meta.coordination.publisher import Publisher
-from meta.errors import CannotAdopt, DigestConflict, StaleBase, UnitTaken
+from meta.errors import CannotAdopt, DigestConflict, StaleBase, UnitTaken, VersionNotCurrent
 from meta.lifecycle import Worker
 from meta.mapping.publication import Phase, current_key, digest, version_key
 from meta.store.tables import audit_entries, fragments, mapping_versions, phase_changes, units, workers
@@ -164,6 +164,29 @@ def test_units_come_back_under_their_ids_and_none_is_given_again(world: World) -
     assert new.unit_ids[0] > max(late.unit_ids)
     world.pass_time(HEARTBEAT_TIMEOUT_MS, lambda: world.beat("w1", "w2"))
     assert not found.alive(world.hearing.now())
+
+
+def test_a_worker_that_was_adopted_in_part_registers_with_all_of_its_units(world: World) -> None:
+    backup = Backup(world.database)
+    late = add_worker(world, "late", 3)
+    world.apply(1, late.unit_ids[1])
+    backup.restore()
+    world.reconciling.run()
+    assert worker_named(world, "late").unit_ids == late.unit_ids[1:2]
+    whole = add_worker(world, "late", 3)
+    assert (whole.unit_ids[0], len(whole.unit_ids)) == (late.unit_ids[1], 3)
+    assert whole.heartbeat_timeout_ms is None
+
+
+def test_a_version_that_was_aborted_since_the_backup_is_not_accepted(world: World) -> None:
+    world.hear("job", 1)
+    rescale = world.apply(1, 2)
+    backup = Backup(world.database)
+    world.rescales.abort(rescale.id, by=OPERATOR)
+    backup.restore()
+    with pytest.raises(VersionNotCurrent):
+        world.rescales.accept("flights", 2, by=OPERATOR)
+    assert world.current == (3, Phase.SETTLED)
 
 
 def test_units_of_past_versions_stay_gone_but_for_their_ids(world: World) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from meta.api.problems import STATUS
 from meta.errors import MetaError
-from tests.meta.story import Story, problem
+from tests.meta.story import Story, problem, told_on_sqlite
 
 JSON = {"content-type": "application/json"}
 
@@ -14,6 +14,7 @@ def test_every_error_has_a_status() -> None:
     assert set(MetaError.__subclasses__()) == set(STATUS)
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -38,12 +39,14 @@ def test_an_unknown_fragment(http: httpx.Client, method: str, path: str) -> None
     assert found["fragment"] == "nowhere"
 
 
+@told_on_sqlite
 def test_an_unknown_fragment_cannot_be_planned_or_subscribed_to(http: httpx.Client) -> None:
     nowhere = Story(http, "nowhere")
     problem(nowhere.plan(1), 404, "fragment-not-found")
     problem(nowhere.hear("job", None), 404, "fragment-not-found")
 
 
+@told_on_sqlite
 def test_paths_and_methods_that_do_not_exist(http: httpx.Client) -> None:
     problem(http.get("/v1/nothing"), 404, "not-found", "/v1/nothing", "/openapi.json")
     refused = http.delete("/v1/fragments")
@@ -51,6 +54,7 @@ def test_paths_and_methods_that_do_not_exist(http: httpx.Client) -> None:
     assert refused.headers["allow"]
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     ("body", "status", "kind"),
     [
@@ -67,6 +71,7 @@ def test_bytes_that_are_no_request(http: httpx.Client, body: bytes, status: int,
     problem(http.post("/v1/fragments", content=body, headers=JSON), status, kind)
 
 
+@told_on_sqlite
 def test_a_cut_document_is_told_where(http: httpx.Client) -> None:
     refused = http.post("/v1/fragments", content=b'{"name": oops', headers=JSON)
     problem(refused, 422, "invalid-request", "the request: it is no JSON, from character 9 on")
@@ -80,6 +85,7 @@ def test_a_text_has_no_nul_whatever_the_database_thinks_of_it(story: Story) -> N
     assert story.hear("job", None, name="a\nb \N{PILE OF POO}").json()["name"] == "a\nb \N{PILE OF POO}"
 
 
+@told_on_sqlite
 def test_the_api_describes_itself(http: httpx.Client) -> None:
     described = http.get("/openapi.json").json()
     assert "/v1/rescales" in described["paths"]

@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from meta.changes import Changes, Position
-from meta.errors import FragmentNotFound, TooManyStreams
+from meta.errors import FragmentNotFound
 from meta.mapping.publication import Current, Phase, digest
+from meta.request_errors import TooManyStreams
 from meta.store.database import Database
 from meta.store.tables import fragments, mapping_versions, phase_changes
 

@@ -82,13 +82,12 @@ def told(story: Coroutine[Any, Any, None]) -> None:
 
 @pytest.fixture
 def two(
-    database_url: str, shared_etcd: str, tmp_path: Path
+    shared_service_on_postgres: ServiceProcess, shared_postgres_url: str, tmp_path: Path
 ) -> Iterator[tuple[ServiceProcess, ServiceProcess]]:
-    with (
-        ServiceProcess(tmp_path / "one", shared_etcd, database_url) as one,
-        ServiceProcess(tmp_path / "two", shared_etcd, database_url) as other,
-    ):
-        yield one, other
+    """Replicas; what they poll the database with is tested over both kinds in test_changes."""
+    coordination = httpx.get(f"{shared_service_on_postgres.url}/v1/coordination").json()["etcd"]
+    with ServiceProcess(tmp_path / "two", coordination["endpoints"][0], shared_postgres_url) as other:
+        yield shared_service_on_postgres, other
 
 
 def test_what_changes_at_one_replica_is_told_by_the_other_and_goes_on_at_either(

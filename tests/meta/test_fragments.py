@@ -10,16 +10,18 @@ from meta import registry
 from meta.errors import FragmentExists, FragmentNotFound, TooMany
 from meta.etcd.client import EtcdClient
 from meta.mapping.publication import Current, Phase, current_key, digest
-from tests.meta.story import Story, problem
+from tests.meta.story import Story, problem, told_on_sqlite
 from tests.meta.world import World, at_once
 
 
+@told_on_sqlite
 @pytest.mark.parametrize("name", ["", "UPPER", "a b", "-a", "a/b", "a" * 64, "ä", "a\n", "..", "%00"])
 def test_names_that_are_no_step_of_a_key(http: httpx.Client, name: str) -> None:
     request = {"name": name, "distribution_key": [{"name": "k", "type": "bigint"}], "parallelism": 1}
     problem(http.post("/v1/fragments", json=request), 422, "invalid-request", "name: ")
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -43,6 +45,7 @@ def test_fragments_that_storage_keys_refuse(
     problem(http.get(f"/v1/fragments/{name}"), 404, "fragment-not-found")
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     ("change", "field_name"),
     [
@@ -124,6 +127,7 @@ def test_a_key_whose_hash_id_the_database_cannot_hold_is_refused(story: Story) -
     problem(refused, 422, "bad-fragment", "distribution_key", "name fewer")
 
 
+@told_on_sqlite
 def test_a_policy_whose_bounds_are_none_is_refused(http: httpx.Client, name: str) -> None:
     http.put(f"/v1/workers/{name}", json={"parallelism": 3})
     story = Story(http, name)
@@ -152,6 +156,7 @@ def test_what_is_changed_is_changed_and_the_rest_stays(story: Story) -> None:
     assert fixed == {**before, "applier_timeout_ms": 100}
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     ("change", "field_name"),
     [
@@ -169,6 +174,7 @@ def test_changes_that_are_none(story: Story, change: dict[str, Any], field_name:
     assert [error["field"] for error in found["errors"]] == [field_name]
 
 
+@told_on_sqlite
 def test_an_unknown_fragment_cannot_be_changed(http: httpx.Client) -> None:
     problem(http.patch("/v1/fragments/nowhere", json={}), 404, "fragment-not-found")
 

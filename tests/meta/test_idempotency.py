@@ -59,12 +59,12 @@ def test_another_request_under_the_key_is_refused(service: httpx.Client) -> None
 
 def test_what_was_refused_is_refused_again_in_the_same_words(service: httpx.Client) -> None:
     put(service, "w", "k")
-    first = put(service, "w", "l", 3)
+    first = put(service, "w", "l", 1)
     service.delete("/v1/workers/w")
-    again = put(service, "w", "l", 3)
+    again = put(service, "w", "l", 1)
     refused(again, 409, "worker-differs")
     assert again.json() == first.json()
-    assert put(service, "w", "m", 3).status_code == 201
+    assert put(service, "w", "m", 1).status_code == 201
 
 
 def test_of_two_at_once_at_two_replicas_one_is_carried_out(

@@ -10,7 +10,7 @@ from meta.errors import BadLoads, TooMany
 from meta.loading import REPORTERS_MAX, Loaded, Loading
 from meta.loads import FRESH_MS, HALF_LIFE_S
 from meta.store.loads import ReportedLoads
-from tests.meta.story import Story, problem
+from tests.meta.story import Story, problem, told_on_sqlite
 from tests.meta.world import World
 
 MINUTE_MS = 60_000
@@ -160,6 +160,7 @@ def test_a_plan_by_load_without_loads(story: Story) -> None:
     problem(answer, 409, "no-loads", "let its dispatchers report some")
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     ("document", "kind"),
     [
@@ -184,6 +185,7 @@ def test_loads_that_are_refused_in_a_few_words(story: Story, document: dict[str,
     assert len(answer.content) < 1_000, "not one line for each vnode"
 
 
+@told_on_sqlite
 def test_loads_that_are_no_numbers_of_json(story: Story) -> None:
     for word in ("NaN", "Infinity", "1e400"):
         body = f'{{"observed_for_ms": 1000, "loads": [{", ".join([word] * 256)}]}}'

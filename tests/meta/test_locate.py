@@ -7,7 +7,7 @@ import pytest
 
 from meta.mapping.publication import decode_body
 from storage_keys import offline
-from tests.meta.story import Story, problem
+from tests.meta.story import Story, problem, told_on_sqlite
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def test_a_key_is_where_vnodectl_key_says(keyed: Story) -> None:
         assert one["start"] == f"{one['table_id']:08x}{found['prefix']:04x}"
 
 
+@told_on_sqlite
 def test_of_one_table_that_need_not_be_the_fragments(keyed: Story) -> None:
     found = keyed.http.post(f"{keyed.path}/locate", json={"key": KEY, "table_id": 2**32 - 1}).json()
     assert [one["table_id"] for one in found["ranges"]] == [2**32 - 1]
@@ -48,6 +49,7 @@ def test_of_one_table_that_need_not_be_the_fragments(keyed: Story) -> None:
     assert nulls["hash"] == 42
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     ("key", "words"),
     [
@@ -70,6 +72,7 @@ def test_a_key_that_is_none_of_this_fragments(keyed: Story, key: list[object], w
     problem(answer, 422, "bad-key", words)
 
 
+@told_on_sqlite
 @pytest.mark.parametrize("table_id", [-1, 2**32, "7", True])
 def test_a_table_id_is_four_bytes(keyed: Story, table_id: object) -> None:
     answer = keyed.http.post(f"{keyed.path}/locate", json={"key": KEY, "table_id": table_id})

@@ -13,7 +13,7 @@ from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import decode_body
 from meta.mapping.summary import summary
 from meta.mapping.unit import Unit
-from tests.meta.story import Story, problem
+from tests.meta.story import Story, problem, told_on_sqlite
 
 
 def settled(story: Story, goal: dict[str, object]) -> httpx.Response:
@@ -43,6 +43,7 @@ def test_an_older_version_is_read_too_and_one_that_is_not_there_is_refused(story
     problem(story.http.get("/v1/fragments/nothing/mapping"), 404, "fragment-not-found")
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     "path", ["/mapping", "/mapping?form=runs", "/mapping?version=1", "/current", "/versions/1/body"]
 )
@@ -111,6 +112,7 @@ def test_what_lies_between_two_versions(story: Story) -> None:
     problem(story.http.get(f"{story.path}/diff", params={"to": 9}), 404, "version-not-found")
 
 
+@told_on_sqlite
 def test_groups_for_tasks(story: Story) -> None:
     found = story.http.get(f"{story.path}/groups").json()
     assert (found["version"], [group["unit"] for group in found["tasks"]]) == (2, story.units[:3])
@@ -148,6 +150,7 @@ def test_a_plan_is_answered_in_whole_and_again_later(story: Story) -> None:
     problem(story.http.get("/v1/plans/0"), 404, "plan-not-found")
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     ("goal", "words"),
     [
@@ -168,10 +171,12 @@ def test_a_goal_that_makes_no_sense(story: Story, goal: dict[str, object], words
     problem(story.http.post(f"{story.path}/plans", json=goal), 422, "bad-goal", words)
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     "goal",
     [
         {"parallelism": 0},
+        {"parallelism": 1.0},
         {"parallelism": 2, "budget": 0},
         {"parallelism": 2, "budget": True},
         {"parallelism": 2, "weights": {"x": 1}},

@@ -1,6 +1,7 @@
 """Plans with every goal: what they choose, what they refuse, what they warn of, and what they lead to."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ from meta.mapping.errors import MappingError, NotEnoughUnits, SiblingsDisagree, 
 from meta.mapping.load import LoadCertificate
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import Phase
-from meta.planning import DryRun
+from meta.planning import DryRun, dry_run
 from tests.meta.world import OPERATOR, WORKER_TIMEOUT_MS, World
 
 
@@ -59,6 +60,19 @@ def vnodes(mapping: VnodeMapping) -> dict[int | None, int]:
 def lose(world: World, worker: str) -> None:
     others = [name for name in world.workers if name != worker]
     world.pass_time(WORKER_TIMEOUT_MS, lambda: world.beat(*others))
+
+
+def test_no_connection_is_held_while_a_plan_is_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+
+    def watched(*asked: Any) -> DryRun:
+        held.append(world.database.engine.pool.status())
+        return dry_run(*asked)
+
+    before = world.database.engine.pool.status()
+    monkeypatch.setattr("meta.rescale.dry_run", watched)
+    world.plan(1, 2)
+    assert held == [before]
 
 
 @pytest.mark.parametrize(

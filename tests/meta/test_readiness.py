@@ -3,19 +3,27 @@
 import asyncio
 import logging
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+from fastapi import FastAPI
 
+from meta.api.control import Control
 from meta.api.wire.readiness import ReadyOut
 from meta.coordination.publisher import Publisher
 from meta.etcd.client import EtcdClient
 from meta.readiness import RECONCILED_WITHIN_MS, Readiness, Standing, Status
+from meta.reconciling import Reconciling
 from meta.store.database import Database
 from meta.store.schema import SchemaProbe
+from meta.vnodectl import service
 from tests.meta.world import World
+
+# For what the database of the world has no part in.
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
@@ -45,13 +53,23 @@ def test_a_replica_is_ready_once_it_has_reconciled_and_as_long_as_it_does(world:
     assert "its log" in standing(world).detail
 
 
-def test_another_schema_is_told(world: World) -> None:
+@pytest.mark.parametrize(
+    ("revision", "status", "on_the_wire", "advice"),
+    [
+        ("0001", Status.UNAVAILABLE, "unavailable", "restart"),
+        ("9999", Status.DEGRADED, "ok", "upgrade this replica"),
+    ],
+)
+def test_an_older_schema_cannot_be_served_and_a_newer_one_can(
+    world: World, revision: str, status: Status, on_the_wire: str, advice: str
+) -> None:
     world.reconciling.run()
     with world.database.engine.begin() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = :it"), {"it": revision})
     found = standing(world)
-    assert found.status is Status.UNAVAILABLE
-    assert "revision 9999" in found.detail
+    assert (found.status, ReadyOut.of(found).database) == (status, on_the_wire)
+    assert f"revision {revision}" in found.detail
+    assert advice in found.detail
 
 
 def test_conflicts_degrade_and_are_named(world: World) -> None:
@@ -66,6 +84,7 @@ def test_conflicts_degrade_and_are_named(world: World) -> None:
     assert ReadyOut.of(found).detail == found.detail
 
 
+@on_sqlite
 def test_an_etcd_that_does_not_answer_degrades_in_time(world: World, black_hole: str) -> None:
     world.reconciling.run()
     with EtcdClient([black_hole]) as nowhere:
@@ -81,6 +100,7 @@ def test_an_etcd_that_does_not_answer_degrades_in_time(world: World, black_hole:
     assert asked_s < 5
 
 
+@on_sqlite
 def test_a_database_that_does_not_answer_is_unavailable_in_time(world: World, black_hole: str) -> None:
     world.reconciling.run()
     nowhere = Database(f"postgresql://nobody@{black_hole}/none?connect_timeout=3")
@@ -106,7 +126,7 @@ def test_a_database_that_went_away_is_told_with_what_it_said(
     trouble = SchemaProbe(database.engine).trouble()
     database.close()
     assert trouble is not None
-    assert "unable to open database file" in trouble
+    assert "unable to open database file" in trouble.said
 
 
 def test_an_outage_of_etcd_is_told_once_and_its_end_too(
@@ -123,3 +143,20 @@ def test_an_outage_of_etcd_is_told_once_and_its_end_too(
     told = [(record.levelname, record.message.partition(":")[0]) for record in caplog.records]
     assert told == [("WARNING", "etcd"), ("INFO", "etcd")]
     assert world.publisher.published("trains") is not None
+
+
+def test_a_first_comparison_that_takes_long_keeps_nobody_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(Reconciling, "run", lambda _self: over.wait(30))
+    monkeypatch.setattr(service, "FIRST_COMPARISON_S", 0.1)
+    control = Control.over(world.database, world.publisher, world.hearing, ())
+
+    async def serving() -> bool:
+        async with service._lifespan(control, service._Etcd(()), lambda: None)(FastAPI()):
+            compared = over.is_set()
+            over.set()
+            return compared
+
+    assert not asyncio.run(serving())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.meta.story import Story, problem
+from tests.meta.story import Story, problem, told_on_sqlite
 
 
 def begin(story: Story, *units: int) -> Any:
@@ -108,6 +108,7 @@ def test_a_token_goes_with_one_handover(story: Story) -> None:
     problem(story.apply(token), 409, "already-applied-otherwise", "plan again")
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     "pacing",
     [{"rounds": "parallel"}, {"rounds": "all", "parallel": 3}, {"order": "hottest-last"}, {"rounds": "some"}],

@@ -1,10 +1,8 @@
 """Rescales over HTTP, on the run's common service: told as stories."""
 
 from collections.abc import Callable
-from typing import Any
 
 import httpx
-import pytest
 
 from meta.etcd.client import EtcdClient
 from meta.mapping.publication import Current, current_key, decode_body, digest, version_key
@@ -186,22 +184,6 @@ def test_a_plan_whose_worker_died_meanwhile_is_refused(story: Story, eventually:
     revived = story.http.put(f"/v1/workers/{mortal}", json={"parallelism": 2, "heartbeat_timeout_ms": 60_000})
     assert (revived.json()["alive"], revived.json()["heartbeat_timeout_ms"]) == (True, 60_000)
     assert story.apply(token).json()["version"] == 3
-
-
-@pytest.mark.parametrize(
-    ("goal", "kind"),
-    [
-        ({}, "bad-goal"),
-        ({"parallelism": 2, "units": [1]}, "bad-goal"),
-        ({"units": []}, "bad-goal"),
-        ({"units": [-1]}, "invalid-request"),
-        ({"units": ["1"]}, "invalid-request"),
-        ({"parallelism": 1.0}, "invalid-request"),
-    ],
-    ids=str,
-)
-def test_goals_that_are_none(story: Story, goal: dict[str, Any], kind: str) -> None:
-    problem(story.http.post(f"{story.path}/plans", json=goal), 422, kind)
 
 
 def test_tokens_that_are_none(story: Story) -> None:

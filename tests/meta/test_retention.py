@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from meta.mapping.publication import Phase
 from meta.retention import KEEP_VERSIONS_MIN, Kept, Retention
 from meta.store.tables import mapping_versions, phase_changes, plans
-from tests.meta.world import DAY_MS, World
+from tests.meta.world import DAY_MS, OPERATOR, World
 
 NEWEST_TEN = list(range(6, 16))
 
@@ -65,6 +65,15 @@ def test_a_version_in_flight_keeps_its_base(long: World) -> None:
     previous = long.body(16).previous
     assert previous is not None
     assert previous.version in versions_in(long, mapping_versions)
+
+
+def test_a_rescale_that_is_in_flight_for_days_may_still_be_aborted(world: World) -> None:
+    world.hear("job", 1)
+    rescale = world.apply(1, 2)
+    world.now_ms += 3 * DAY_MS
+    retention(world, days=1).run()
+    assert world.rescales.abort_current("flights", by=OPERATOR).id == rescale.id
+    assert world.current == (3, Phase.SETTLED)
 
 
 def test_in_small_transactions_all_of_it_goes(long: World, monkeypatch: pytest.MonkeyPatch) -> None:

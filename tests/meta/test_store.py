@@ -100,9 +100,9 @@ def test_of_many_that_begin_a_version_at_once_exactly_one_wins(
     winner = bodies[won.index(True)]
     assert stored(database, flights).current == current(2, Phase.RESCALING, winner)
     with database.transaction() as tx:
-        assert tx.fragments.body(flights, 2) == winner
-        assert tx.fragments.digest(flights, 2) == digest(winner)
-        assert [tx.fragments.moves(flights, version) for version in (1, 2, 3)] == [0, 64, None]
+        assert tx.versions.body(flights, 2) == winner
+        assert tx.versions.digest(flights, 2) == digest(winner)
+        assert [tx.versions.moves(flights, version) for version in (1, 2, 3)] == [0, 64, None]
 
 
 def test_a_version_begins_only_from_its_settled_base(database: Database, flights: str) -> None:
@@ -141,12 +141,12 @@ def test_phases_are_told_in_their_order_even_within_one_millisecond(database: Da
     change(database, flights, Phase.RESCALING, Phase.ACCEPTED)
     change(database, flights, Phase.ACCEPTED, Phase.SETTLED)
     with database.transaction() as tx:
-        assert tx.fragments.phases(flights, 1) == [PhaseChange(1, RescalePhase.SETTLED, 5)]
-        assert tx.fragments.phases(flights, 2) == [
+        assert tx.versions.phases(flights, 1) == (PhaseChange(1, RescalePhase.SETTLED, 5),)
+        assert tx.versions.phases(flights, 2) == (
             PhaseChange(2, RescalePhase.RESCALING, 10),
             PhaseChange(2, RescalePhase.ACCEPTED, 11),
             PhaseChange(2, RescalePhase.SETTLED, 11),
-        ]
+        )
 
 
 def test_a_transaction_that_fails_leaves_nothing(database: Database, flights: str) -> None:
@@ -160,7 +160,7 @@ def test_a_transaction_that_fails_leaves_nothing(database: Database, flights: st
         half_way()
     assert stored(database, flights).current == FIRST
     with database.transaction() as tx:
-        assert tx.fragments.body(flights, 2) is None
+        assert tx.versions.body(flights, 2) is None
 
 
 def test_who_holds_a_fragment_reads_what_the_holder_before_wrote(
@@ -195,8 +195,8 @@ def test_what_is_there_already_is_told_and_not_written_again(database: Database,
         assert before is not None
         assert not tx.fragments.add(replace(before, vnode_count=512), b"another first")
         assert tx.fragments.get(flights) == before
-        assert tx.workers.add("w1", parallelism=2, heartbeat_timeout_ms=None, now_ms=1) is not None
-        assert tx.workers.add("w1", parallelism=3, heartbeat_timeout_ms=None, now_ms=2) is None
+        assert tx.workers.add("w1", parallelism=2, labels={}, heartbeat_timeout_ms=None, now_ms=1) is not None
+        assert tx.workers.add("w1", parallelism=3, labels={}, heartbeat_timeout_ms=None, now_ms=2) is None
         assert [worker.unit_ids for worker in tx.workers.all()] == [(1, 2)]
 
 
@@ -209,7 +209,7 @@ def test_every_list_has_one_order_whatever_the_database_thinks_of_letters(
         assert before is not None
         for name in reversed(names):
             tx.fragments.add(replace(before, name=name), b"first")
-            tx.workers.add(name, parallelism=1, heartbeat_timeout_ms=None, now_ms=1)
+            tx.workers.add(name, parallelism=1, labels={}, heartbeat_timeout_ms=None, now_ms=1)
         for subscriber in ("z", "B", "a", "\N{LATIN SMALL LETTER A WITH DIAERESIS}"):
             tx.subscribers.save(replace(heard(1), id=f"id-{subscriber}", name=subscriber))
         assert [fragment.name for fragment in tx.fragments.all()] == [*names, flights]
@@ -234,12 +234,12 @@ def test_the_longest_of_everything_that_the_api_lets_through_fits(database: Data
         )
         assert tx.subscribers.save(widest) == widest
         assert tx.workers.add(
-            "w" * 63, parallelism=4096, heartbeat_timeout_ms=24 * 3600 * 1000, now_ms=now_ms
+            "w" * 63, parallelism=4096, labels={}, heartbeat_timeout_ms=24 * 3600 * 1000, now_ms=now_ms
         )
         body = b"\x00" * 400_000
         new = current(2, Phase.RESCALING, body)
         assert tx.fragments.begin_version(longest.name, 1, rescaled(new, body, moves=65_536), now_ms=now_ms)
-        assert tx.fragments.body(longest.name, 2) == body
+        assert tx.versions.body(longest.name, 2) == body
 
 
 def heard(version: int | None, seen_at_ms: int = 0, role: Role = Role.APPLIER) -> Subscriber:
@@ -259,9 +259,9 @@ def test_an_acknowledgement_never_goes_back(database: Database, flights: str) ->
 def test_only_the_silent_are_forgotten(database: Database, flights: str) -> None:
     with database.transaction() as tx:
         tx.subscribers.save(heard(1, seen_at_ms=100))
-        tx.subscribers.forget_silent(before_ms=100)
+        assert tx.retention.forget_subscribers(100, 10) == 0
         assert tx.subscribers.of(flights) == [heard(1, seen_at_ms=100)]
-        tx.subscribers.forget_silent(before_ms=101)
+        assert tx.retention.forget_subscribers(101, 10) == 1
         assert tx.subscribers.of(flights) == []
 
 
@@ -272,24 +272,25 @@ def test_a_subscriber_needs_a_fragment(database: Database) -> None:
 
 def test_unit_ids_are_never_given_twice(database: Database) -> None:
     with database.transaction() as tx:
-        first = tx.workers.add("w1", parallelism=3, heartbeat_timeout_ms=None, now_ms=1)
-        last = tx.workers.add("w2", parallelism=2, heartbeat_timeout_ms=None, now_ms=1)
+        first = tx.workers.add("w1", parallelism=3, labels={}, heartbeat_timeout_ms=None, now_ms=1)
+        last = tx.workers.add("w2", parallelism=2, labels={}, heartbeat_timeout_ms=None, now_ms=1)
     assert first.unit_ids == (1, 2, 3)
     assert last.unit_ids == (4, 5)
     with database.engine.begin() as connection:
         connection.execute(units.delete().where(units.c.worker == "w2"))
         connection.execute(workers.delete().where(workers.c.name == "w2"))
     with database.transaction() as tx:
-        again = tx.workers.add("w2", parallelism=2, heartbeat_timeout_ms=None, now_ms=2)
+        again = tx.workers.add("w2", parallelism=2, labels={}, heartbeat_timeout_ms=None, now_ms=2)
     assert again.unit_ids == (6, 7), "what was published about units 4 and 5 would mean something else"
 
 
 def test_a_worker_that_registers_again_is_alive_with_its_new_timeout(database: Database) -> None:
     with database.transaction() as tx:
-        tx.workers.add("w1", parallelism=1, heartbeat_timeout_ms=None, now_ms=1)
-        renewed = tx.workers.renew("w1", heartbeat_timeout_ms=500, now_ms=9)
+        tx.workers.add("w1", parallelism=1, labels={}, heartbeat_timeout_ms=None, now_ms=1)
+        tx.workers.renew("w1", labels={}, heartbeat_timeout_ms=500, now_ms=9)
+        renewed = tx.workers.get("w1")
+        assert renewed is not None
         assert (renewed.heartbeat_timeout_ms, renewed.registered_at_ms, renewed.seen_at_ms) == (500, 1, 9)
-        assert tx.workers.get("w1") == renewed
         assert tx.workers.beat("w1", 12)
         assert not tx.workers.beat("w9", 12)
         assert [worker.seen_at_ms for worker in tx.workers.all()] == [12]
@@ -297,7 +298,7 @@ def test_a_worker_that_registers_again_is_alive_with_its_new_timeout(database: D
 
 def test_reading_waits_for_no_writer(database: Database) -> None:
     with database.transaction() as writing, database.reading() as reading:
-        writing.workers.add("w1", parallelism=1, heartbeat_timeout_ms=None, now_ms=1)
+        writing.workers.add("w1", parallelism=1, labels={}, heartbeat_timeout_ms=None, now_ms=1)
         assert reading.workers.all() == []
     with database.reading() as reading:
         assert [worker.name for worker in reading.workers.all()] == ["w1"]
@@ -308,7 +309,7 @@ def test_reading_sees_one_instant_in_all_its_statements(database: Database, flig
         before = reading.fragments.get(flights)
         assert begin(database, flights, b"second")
         assert reading.fragments.get(flights) == before
-        assert reading.fragments.body(flights, 2) is None
+        assert reading.versions.body(flights, 2) is None
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)

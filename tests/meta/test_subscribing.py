@@ -2,9 +2,10 @@
 
 import pytest
 
-from meta.errors import Forbidden, WorkerInUse
+from meta.errors import WorkerInUse
 from meta.lifecycle import Beat, Role
 from meta.mapping.publication import Phase
+from meta.request_errors import Forbidden
 from tests.meta.world import APPLIER_TIMEOUT_MS, DAY_MS, OPERATOR, READER, World, at_once
 
 

@@ -57,7 +57,7 @@ def test_a_request_its_statements_and_its_publish_are_one_trace(
 
     async def story(app: FastAPI) -> str:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return await rescaled(http, name)
 
     with traced_to(exporter, database.engine) as traces:

@@ -13,7 +13,7 @@ from meta.goal import Goal, ToParallelism
 from meta.mapping.errors import MappingError
 from meta.mapping.publication import Phase
 from meta.planning import advance, planned_under
-from tests.meta.story import Story, problem
+from tests.meta.story import Story, problem, told_on_sqlite
 from tests.meta.world import OPERATOR, WORKER_TIMEOUT_MS, World, at_once
 
 
@@ -29,16 +29,24 @@ def test_a_worker_registers_again_and_again_and_keeps_its_units(http: httpx.Clie
     assert shown == {**again.json(), "seen_at_ms": shown["seen_at_ms"]}
 
 
-def test_a_worker_cannot_change_its_number_of_units(http: httpx.Client, name: str) -> None:
-    http.put(f"/v1/workers/{name}", json={"parallelism": 3})
+def test_a_worker_may_get_more_units_and_not_fewer(http: httpx.Client, name: str) -> None:
+    first = http.put(f"/v1/workers/{name}", json={"parallelism": 2}).json()["units"]
+    grown = http.put(f"/v1/workers/{name}", json={"parallelism": 3})
+    assert grown.status_code == 200
+    assert grown.json()["units"][:2] == first
+    assert len(set(grown.json()["units"])) == 3
     found = problem(
-        http.put(f"/v1/workers/{name}", json={"parallelism": 4}),
+        http.put(f"/v1/workers/{name}", json={"parallelism": 2}),
         409,
         "worker-differs",
-        name,
-        "another worker",
+        f"vnodectl drain {name}",
     )
     assert (found["worker"], found["parallelism"]) == (name, 3)
+    entries = http.get("/v1/audit", params={"subject": name}).json()["items"]
+    assert [(entry["action"], entry["detail"]["parallelism"]) for entry in entries] == [
+        ("change", 3),
+        ("register", 2),
+    ]
 
 
 def test_an_unknown_worker_cannot_beat(http: httpx.Client) -> None:
@@ -49,9 +57,11 @@ def test_labels_are_a_worker_s_own_and_each_registration_sets_them_all(http: htt
     labels = {"zone": "eu-1a", "example.org/disk": "nvme", "empty": ""}
     assert register(http, name, labels=labels).json()["labels"] == labels
     assert register(http, name, labels={"zone": "eu-1b"}).json()["labels"] == {"zone": "eu-1b"}
-    assert register(http, name).json()["labels"] == {}
+    assert register(http, name).json()["labels"] == {"zone": "eu-1b"}, "who says nothing of them keeps them"
+    assert register(http, name, labels={}).json()["labels"] == {}
 
 
+@told_on_sqlite
 @pytest.mark.parametrize(
     "labels",
     [
@@ -85,9 +95,9 @@ def test_workers_are_listed_by_name_in_pages_with_the_fragments_on_them(story: S
     listed: list[dict[str, Any]] = []
     while True:
         page = story.http.get(
-            "/v1/workers", params={"limit": 2, "cursor": page["next_cursor"]} if listed else {"limit": 2}
+            "/v1/workers", params={"limit": 7, "cursor": page["next_cursor"]} if listed else {"limit": 7}
         ).json()
-        assert len(page["items"]) == 2 or page["next_cursor"] is None
+        assert len(page["items"]) == 7 or page["next_cursor"] is None
         listed += page["items"]
         if page["next_cursor"] is None:
             break
@@ -102,7 +112,7 @@ def test_a_draining_worker_is_chosen_by_no_plan_until_that_is_taken_back(story: 
     assert http.post(f"/v1/workers/{story.name}/drain").json()["draining"]
     assert http.post(f"/v1/workers/{story.name}/drain").json()["draining"], "twice is once"
     found = problem(
-        story.plan(*story.units), 409, "units-not-alive", "Draining", f"vnodectl worker undrain {story.name}"
+        story.plan(*story.units), 409, "units-not-alive", "Draining", f"vnodectl drain {story.name} --undo"
     )
     assert (found["units"], found["draining"]) == (story.units, [story.name])
     shown = http.get(f"/v1/workers/{story.name}").json()
@@ -116,14 +126,14 @@ def test_a_draining_worker_is_chosen_by_no_plan_until_that_is_taken_back(story: 
 def test_a_plan_from_before_the_draining_is_refused_with_what_to_do(story: Story) -> None:
     token = story.token(*story.units)
     story.http.post(f"/v1/workers/{story.name}/drain")
-    problem(story.apply(token), 409, "units-not-alive", f"vnodectl worker undrain {story.name}")
+    problem(story.apply(token), 409, "units-not-alive", f"vnodectl drain {story.name} --undo")
     story.http.delete(f"/v1/workers/{story.name}/drain")
     assert story.apply(token).status_code == 202
 
 
 def test_a_worker_is_removed_once_nothing_is_on_it(story: Story) -> None:
     http, path = story.http, f"/v1/workers/{story.name}"
-    found = problem(http.delete(path), 409, "worker-in-use", f"vnodectl worker drain {story.name}")
+    found = problem(http.delete(path), 409, "worker-in-use", f"vnodectl drain {story.name}")
     assert (found["worker"], found["fragments"]) == (story.name, [story.name])
     story.hear("job", 2)
     elsewhere = http.get("/v1/workers/a1").json()["units"]

@@ -15,7 +15,8 @@ def test_a_worker_is_added_and_listed(operator: Operator) -> None:
     assert added.startswith(f"worker {operator.name} has units ")
     assert operator.sees("worker", "add", operator.name, "--units", "2") == added
     assert row(operator.sees("worker", "list"), operator.name)[2] == "yes"
-    assert "another worker" in operator.is_told("worker", "add", operator.name, "--units", "3")
+    assert len(operator.sees("worker", "add", operator.name, "--units", "3").split(",")) == 3
+    assert "register it with 3 or more" in operator.is_told("worker", "add", operator.name, "--units", "2")
 
 
 def test_a_fragment_is_created_and_listed(operator: Operator) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
-from meta.api.wire.base import UNITS_MAX, AnyCertificate, Parallelism, Request, Response
+from meta.api.wire.base import UNITS_MAX, AnyCertificate, Parallelism, Request, Response, at_most
 from meta.api.wire.summaries import SummaryOut
 from meta.api.wire.versions import owner_ids
 from meta.errors import BadGoal
@@ -72,6 +72,7 @@ class PlanIn(Request):
                 examples=[{"7": 2.0}],
                 description="by unit id: its share relative to the others' weights; 0 drains the unit",
             ),
+            at_most(UNITS_MAX),
         ]
         | None
     ) = None
@@ -93,6 +94,7 @@ class PlanIn(Request):
     labels: Annotated[
         dict[str, str] | None,
         Field(max_length=32, description="only units of workers that have all of these"),
+        at_most(32),
     ] = None
 
     @property

@@ -19,10 +19,11 @@ class ReadyOut(Response):
 
     @classmethod
     def of(cls, standing: Standing) -> Self:
+        trouble = standing.database_trouble
         return cls(
             status=standing.status.value,
             detail=standing.detail,
-            database="unavailable" if standing.database_trouble else "ok",
+            database="unavailable" if trouble and not trouble.serves else "ok",
             etcd="unavailable" if standing.etcd_trouble else "ok",
             reconciled_ms_ago=standing.reconciled_ms_ago,
             conflicts=standing.conflicts,

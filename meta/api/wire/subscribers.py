@@ -17,7 +17,7 @@ class HandedOverIn(Request):
     """The vnodes whose state has gone to their owners in `version`: all so far, as [first, last] each."""
 
     version: Annotated[int, Field(ge=1, le=2**31 - 1, strict=True)]
-    vnodes: Annotated[list[tuple[Vnode, Vnode]], Field(max_length=PREFIX_COUNT)]
+    vnodes: Annotated[list[tuple[Vnode, Vnode]], Field(max_length=PREFIX_COUNT, fail_fast=True)]
 
     @model_validator(mode="after")
     def _forwards(self) -> Self:

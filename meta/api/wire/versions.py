@@ -8,7 +8,7 @@ from pydantic import Field
 
 from meta.api.wire.base import Response
 from meta.api.wire.summaries import SummaryOut
-from meta.history import Comparison
+from meta.history import VersionPair
 from meta.lifecycle import Cause, PhaseChange, RescalePhase, Version
 from meta.mapping.mapping import NOBODY, VnodeMapping
 from meta.mapping.publication import MappingVersion
@@ -147,7 +147,7 @@ class DiffOut(Response):
     summary: SummaryOut
 
     @classmethod
-    def of(cls, compared: Comparison) -> Self:
+    def of(cls, compared: VersionPair) -> Self:
         diff, before, after = compared.diff, compared.before, compared.after
         staying = {unit.id for unit in after.units}
         # Those that left are known by name, and own nothing: drained.

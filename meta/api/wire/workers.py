@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from meta.api.wire.base import Milliseconds, Name, Parallelism, Request, Response
+from meta.api.wire.base import Milliseconds, Name, Parallelism, Request, Response, at_most
 from meta.lifecycle import Moment
 from meta.registry import WorkerUse
 
@@ -18,12 +18,12 @@ EXAMPLE_LABELS = {"zone": "eu-1a", "disk": "nvme"}
 
 
 class WorkerIn(Request):
-    """`heartbeat_timeout_ms`: null for a worker that an operator vouches for. What is left out is unset."""
+    """`heartbeat_timeout_ms`: null where an operator vouches for the worker. `labels`: null leaves them as they are."""
 
     parallelism: Annotated[Parallelism, Field(examples=[4])]
-    labels: Annotated[Labels, Field(max_length=LABELS_MAX, examples=[EXAMPLE_LABELS])] = Field(
-        default_factory=dict
-    )
+    labels: (
+        Annotated[Labels, Field(max_length=LABELS_MAX, examples=[EXAMPLE_LABELS]), at_most(LABELS_MAX)] | None
+    ) = None
     heartbeat_timeout_ms: Annotated[Milliseconds | None, Field(examples=[30_000])] = None
 
 
