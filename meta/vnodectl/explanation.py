@@ -16,7 +16,7 @@ from meta.vnodectl.mappings import vnode_range
 from meta.vnodectl.plans import certified
 from meta.vnodectl.session import DEFAULT_SERVER, Json, Server, connected, listed, out, print_json
 
-TOKEN = re.compile(r"(?P<plan>[0-9a-f]{8})\.[0-9a-f]{12}")
+TOKEN = re.compile(r"(?P<plan>[0-9a-f]{8,32})\.[0-9a-f]{12}")
 ROWS_MAX = 40
 VERSIONS_LOOKED_AT = 100
 

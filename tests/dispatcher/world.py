@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,14 @@ def next_version(body: bytes) -> MappingVersion:
         VnodeMapping(moved),
         Base(base.version, base.units, base.mapping),
     )
+
+
+def refused_version(body: bytes) -> MappingVersion:
+    """One more that no service takes for its own: its units are said to be on a worker that is not theirs."""
+    version = next_version(body)
+    assert version.previous is not None
+    elsewhere = tuple(replace(unit, worker="w-elsewhere") for unit in version.units)
+    return replace(version, units=elsewhere, previous=replace(version.previous, units=elsewhere))
 
 
 def check(holds: bool) -> None:

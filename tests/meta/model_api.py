@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
@@ -295,6 +296,22 @@ class Watched(RuleBasedStateMachine):
         assert located["unit"] == fragment.owners[located["vnode"]]
 
     # Plans
+
+    def if_match(self, name: str, data: st.DataObject) -> tuple[bool, dict[str, str]]:
+        """Whether it matches, and the header."""
+        fragment = self.model.fragments.get(name)
+        which = data.draw(
+            st.sampled_from(["none", "none", "none", "right", "any", "wrong"]), label="If-Match"
+        )
+        if which == "none" or fragment is None:
+            return True, {}
+        # What came before in the same step may have changed it.
+        self.learn()
+        self.the_etag_is_of_this_state(fragment)
+        tag, _ = self.etags[name]
+        return which != "wrong", {
+            "If_Match": {"right": tag, "any": "*", "wrong": tag.replace('"', '"9')}[which]
+        }
 
     def _planned(self, fragment: FragmentModel, goal: Goal, answer: httpx.Response) -> PlanModel:
         if "to_version" in goal:

@@ -69,10 +69,25 @@ def test_a_cursor_beyond_all_versions_is_no_fault_of_ours(
 
 
 @told_on_sqlite
-def test_the_host_header_is_nowhere_to_be_sent_to(http: httpx.Client) -> None:
-    answer = http.get("/v1/workers/", headers={"Host": "elsewhere.example"})
-    assert answer.status_code == 404
-    assert "elsewhere" not in str(answer.headers)
+def test_nobody_is_redirected_to_what_the_host_header_says(http: httpx.Client) -> None:
+    assert http.get("/v1/workers/").status_code == 404
+
+
+@told_on_sqlite
+@pytest.mark.parametrize(
+    "host", ["elsewhere.example", "elsewhere.example:7070", "10.0.0.1", "[::2]:1", "localhost.example"]
+)
+def test_a_page_under_a_name_that_was_bent_to_this_machine_is_refused(host: str, http: httpx.Client) -> None:
+    answer = http.get("/v1/workers", headers={"Host": host})
+    assert (answer.status_code, answer.json()["type"]) == (403, "/problems/page-without-token")
+
+
+@told_on_sqlite
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:80", "127.0.0.1:1", "127.1.2.3", "[::1]", "[::1]:7070"]
+)
+def test_this_machine_has_several_names(host: str, http: httpx.Client) -> None:
+    assert http.get("/v1/workers", headers={"Host": host}).status_code == 200
 
 
 def test_a_list_of_plans_is_never_of_a_thousand_mappings(http: httpx.Client, story: Story) -> None:

@@ -260,16 +260,6 @@ class Api(Watched):
             return
         self._keep_plan(found)
 
-    def if_match(self, name: str, data: st.DataObject) -> tuple[bool, dict[str, str]]:
-        known = self.etags.get(name)
-        which = (
-            data.draw(st.sampled_from(["none", "none", "none", "right", "any", "wrong"])) if known else "none"
-        )
-        if which == "none" or known is None:
-            return True, {}
-        tag = {"right": known[0], "any": "*", "wrong": known[0].replace('"', '"9')}[which]
-        return which != "wrong", {"If_Match": tag}
-
     # Rescales
 
     @drawn(data=st.data(), handover=HANDOVERS)
