@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from meta.etcd.connection import Credentials, Tls
+from meta.etcd.environment import etcd_credentials as credentials_given
+from meta.etcd.environment import etcd_tls as tls_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Access:
 
         Raises `ValueError` for a token that cannot be one, which the message does not show.
         """
+        named = os.environ.get("VNODEMAP_CA_FILE")
         shown = (token or os.environ.get("VNODEMAP_TOKEN", "")).strip()
         if not (shown.isascii() and shown.isprintable()):
             raise ValueError(
@@ -37,9 +40,9 @@ class Access:
             )
         return cls(
             shown or None,
-            ca_file or _file("VNODEMAP_CA_FILE"),
-            etcd_tls or _etcd_tls(),
-            etcd_credentials or _etcd_credentials(),
+            ca_file or (Path(named) if named else None),
+            etcd_tls or tls_given(),
+            etcd_credentials or credentials_given(),
         )
 
     @property
@@ -57,18 +60,3 @@ class Access:
             raise ValueError(
                 f"{self.ca_file} cannot be used ({error}); name a file with certificates (VNODEMAP_CA_FILE)"
             ) from error
-
-
-def _file(name: str) -> Path | None:
-    value = os.environ.get(name)
-    return Path(value) if value else None
-
-
-def _etcd_tls() -> Tls | None:
-    tls = Tls(_file("VNODEMAP_ETCD_CA"), _file("VNODEMAP_ETCD_CERT"), _file("VNODEMAP_ETCD_KEY"))
-    return None if tls == Tls() else tls
-
-
-def _etcd_credentials() -> Credentials | None:
-    user, password = os.environ.get("VNODEMAP_ETCD_USER"), os.environ.get("VNODEMAP_ETCD_PASSWORD")
-    return Credentials(user, password) if user and password else None

@@ -14,16 +14,21 @@ log = logging.getLogger(__name__)
 
 
 class Audience:
-    """Thread-safe. Never empty while it is told anything: who leaves last ends the telling."""
+    """Thread-safe. Who leaves last ends it: once empty, it stays so."""
 
     def __init__(self, first: Standing) -> None:
         self.fragment = first.fragment
         self._changing = threading.Lock()
         self._members: tuple[Standing, ...] = (first,)
 
-    def add(self, member: Standing) -> None:
+    def add(self, member: Standing) -> bool:
+        """Whether `member` is told from now on: not where all others left or failed."""
         with self._changing:
-            self._members = (*self._members, member)
+            if self._members and (known := self.coordination):
+                # For its copy on disk: the service is asked again only once etcd fails.
+                member.coordinated(known)
+            self._members = (*self._members, member) if self._members else ()
+            return bool(self._members)
 
     def remove(self, member: Standing) -> bool:
         """Whether others remain."""
@@ -32,12 +37,18 @@ class Audience:
             return bool(self._members)
 
     @property
+    def listens(self) -> bool:
+        return bool(self._members)
+
+    @property
     def coordination(self) -> Coordination | None:
         return next((member.coordination for member in self._members if member.coordination), None)
 
     def coordinated(self, coordination: Coordination) -> None:
-        for member in self._members:
-            member.coordinated(coordination)
+        # Under the lock: who is added meanwhile hears of this one too.
+        with self._changing:
+            for member in self._members:
+                member.coordinated(coordination)
 
     def take(self, source: Source, current_bytes: bytes, body_of: Callable[[int], bytes]) -> bool:
         """Whether it confirms to every member that nothing newer exists than what that one knows.
@@ -54,7 +65,10 @@ class Audience:
             member.round_ended(trouble)
 
     def fail(self, failure: Exception) -> None:
-        for member in self._members:
+        """The end for all of them."""
+        with self._changing:
+            failed, self._members = self._members, ()
+        for member in failed:
             member.fail(failure)
 
     def _took(

@@ -1,12 +1,13 @@
 """One service and the etcd that it publishes through, as all subscriptions of a process may share them."""
 
+import os
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
 from dispatcher.access import Access
-from dispatcher.errors import ConnectionNotPicklable
+from dispatcher.errors import ConnectionForked, ConnectionNotPicklable
 from dispatcher.following import Follower
 from dispatcher.service import Service, open_http
 from dispatcher.standing import Standing
@@ -35,6 +36,7 @@ class Connection:
         poll_ms: int = 2000,
     ) -> None:
         self.poll_ms = poll_ms
+        self._process = os.getpid()
         self._url = service.rstrip("/")
         self._access = Access.given(token, ca_file, etcd_tls, etcd_credentials)
         self._http = open_http(self._url, self._access, timeout_ms=TIMEOUT_MS)
@@ -53,23 +55,27 @@ class Connection:
         raise ConnectionNotPicklable(self._url)
 
     def service(self, fragment: str) -> Service:
+        """Raises `ConnectionForked`."""
+        if os.getpid() != self._process:
+            raise ConnectionForked(self._url, self._process)
         return Service(self._http, self._url, fragment)
 
     def follow(self, standing: Standing) -> None:
         """Until `unfollow`, `standing` takes what is published."""
         with self._changing:
-            follower = self._followers.get(standing.fragment)
-            if follower is not None:
-                follower.add(standing)
+            known = self._followers.get(standing.fragment)
+            if known is not None and known.add(standing):
                 return
-            self._followers[standing.fragment] = Follower(
+            # The first one, or one in the place of one that failed.
+            follower = Follower(
                 self.service(standing.fragment),
                 standing,
                 access=self._access,
                 poll_ms=self.poll_ms,
                 timeout_ms=TIMEOUT_MS,
             )
-            self._followers[standing.fragment].start()
+            follower.start()
+            self._followers[standing.fragment] = follower
 
     def unfollow(self, standing: Standing) -> None:
         """The last one of a fragment ends its watch, in a few seconds at most."""

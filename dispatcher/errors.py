@@ -109,11 +109,13 @@ class ConnectionNotPicklable(DispatcherError, pickle.PicklingError):
         super().__init__(f"the connection to {url} stays in its process; open one where it is used")
 
 
-class ConnectionSaysItself(DispatcherError, ValueError):
-    def __init__(self) -> None:
-        super().__init__(
-            "token, certificates, login and poll_ms belong to the Connection that is handed over"
-        )
+class ConnectionForked(DispatcherError):
+    """A fork copies the connection without its threads: whoever followed through it would go stale without a word."""
+
+    def __init__(self, url: str, opened_by: int) -> None:
+        self.url = url
+        self.opened_by = opened_by
+        super().__init__(f"the connection to {url} belongs to process {opened_by}; open one here")
 
 
 class SubscriptionNotPicklable(DispatcherError, pickle.PicklingError):

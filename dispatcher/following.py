@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Follows a fragment for its audience until `stop`, with a round at each change in etcd and every `poll_ms`."""
+    """Follows a fragment for its audience, with a round at each change in etcd and every `poll_ms`.
+
+    Until `stop`, or until nobody is left to follow it for.
+    """
 
     def __init__(
         self, service: Service, first: Standing, *, access: Access, poll_ms: int, timeout_ms: int
@@ -40,11 +43,13 @@ class Follower:
     def start(self) -> None:
         self._thread.start()
 
-    def add(self, standing: Standing) -> None:
-        """Who comes later has a round at once too."""
-        self._audience.add(standing)
+    def add(self, standing: Standing) -> bool:
+        """Whether it follows for `standing` too, with a round at once, or over HTTP with the next one."""
+        if not self._audience.add(standing):
+            return False
         if self._reader is not None:
             self._reader.read_now()
+        return True
 
     def remove(self, standing: Standing) -> bool:
         """Whether others remain."""
@@ -65,7 +70,7 @@ class Follower:
             self._audience.fail(failure)
 
     def _follow(self) -> None:
-        while not self._stopped.is_set():
+        while self._audience.listens and not self._stopped.is_set():
             self._ask_coordination()
             coordination = self._audience.coordination
             if coordination is None:

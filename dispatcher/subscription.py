@@ -18,7 +18,6 @@ from typing import NoReturn, Self
 
 from dispatcher.connection import TIMEOUT_MS, Connection
 from dispatcher.errors import (
-    ConnectionSaysItself,
     ServiceRefused,
     ServiceUnreachable,
     SubscriptionForked,
@@ -29,7 +28,6 @@ from dispatcher.reporting import Reporter
 from dispatcher.service import Service
 from dispatcher.standing import Adoption, Latest, Standing
 from dispatcher.view import Role
-from meta.etcd.connection import Credentials, Tls
 from meta.mapping.publication import MappingVersion
 
 log = logging.getLogger(__name__)
@@ -39,13 +37,13 @@ class Subscription:
     """Follows `fragment` of `service` (a URL, or a `Connection` shared by many) until `close`. Thread-safe.
 
     An *applier* is waited for: a version settles when it acknowledged it, so it must pin what it works by. A *reader*
-    is never waited for and never accepts. With a `state_dir` the last version survives this process. `poll_ms` and from
-    `token` on is `Connection`'s. Raises `ServiceRefused` where the service knows no such fragment or wants another
-    token. With the service or etcd away it starts by what is on disk. Past `staleness_limit_ms` without confirmation a
-    warning is logged and `latest.stale` is true.
+    is never waited for and never accepts. With a `state_dir` the last version survives this process. `poll_ms` is for a
+    URL, which is shown and trusted what the environment says; a `Connection` has its own. Raises `ServiceRefused` where
+    the service knows no such fragment or wants another token. With the service or etcd away it starts by what is on
+    disk. Past `staleness_limit_ms` without confirmation a warning is logged and `latest.stale` is true.
     """
 
-    def __init__(  # noqa: PLR0913 - each a keyword with a default
+    def __init__(
         self,
         service: str | Connection,
         fragment: str,
@@ -55,10 +53,6 @@ class Subscription:
         state_dir: Path | None = None,
         poll_ms: int = 2000,
         staleness_limit_ms: int = 60_000,
-        token: str | None = None,
-        ca_file: Path | None = None,
-        etcd_tls: Tls | None = None,
-        etcd_credentials: Credentials | None = None,
     ) -> None:
         self.id = str(uuid.uuid4())
         self.fragment = fragment
@@ -67,21 +61,9 @@ class Subscription:
             fragment, role, Ledger(state_dir, fragment), staleness_limit_ms=staleness_limit_ms
         )
         self._owned = ExitStack()
-        if isinstance(service, Connection):
-            if token or ca_file or etcd_tls or etcd_credentials:
-                raise ConnectionSaysItself
-            self._connection = service
-        else:
-            self._connection = self._owned.enter_context(
-                Connection(
-                    service,
-                    token=token,
-                    ca_file=ca_file,
-                    etcd_tls=etcd_tls,
-                    etcd_credentials=etcd_credentials,
-                    poll_ms=poll_ms,
-                )
-            )
+        if not isinstance(service, Connection):
+            service = self._owned.enter_context(Connection(service, poll_ms=poll_ms))
+        self._connection = service
         self._service = self._connection.service(fragment)
         self._reporter = Reporter(
             self._service,

@@ -88,7 +88,10 @@ def create_app(control: Control, lifespan: Lifespan | None = None) -> FastAPI:
     return app
 
 
-def coordination(control: Controlled, _caller: Reader) -> CoordinationOut:
+# Not in a thread, these two: they wait for nothing, and answer where every thread waits for the database.
+
+
+async def coordination(control: Controlled, _caller: Reader) -> CoordinationOut:
     """Where dispatchers follow the mapping."""
     endpoints = list(control.etcd_endpoints)
     return CoordinationOut(
@@ -98,5 +101,5 @@ def coordination(control: Controlled, _caller: Reader) -> CoordinationOut:
     )
 
 
-def health() -> HealthOut:
+async def health() -> HealthOut:
     return HealthOut()

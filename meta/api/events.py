@@ -27,7 +27,7 @@ LastEventId = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`current` is what a client that has nothing yet begins with; `position` is what it has then."""
+    """`current` is what a client that has nothing yet begins with, before `events`."""
 
     events: AsyncIterator[Current]
     current: Current | None

@@ -12,6 +12,8 @@ import httpx
 import stamina
 
 TIMEOUT_S = 30.0
+# A host that nobody is at does not say so.
+CONNECT_S_MAX = 5.0
 PAGE_ITEMS = 1000
 
 # Nobody can do it now, and somebody may in a moment: the service itself, or a proxy on its behalf.
@@ -72,7 +74,7 @@ class Service:
             # No proxy out of the environment: it has no business between an operator and the control plane.
             self._http = httpx.Client(
                 base_url=url,
-                timeout=timeout_s,
+                timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S_MAX)),
                 trust_env=False,
                 headers=_shown_token(),
                 verify=_trusted(scheme, os.environ.get("VNODEMAP_CA_FILE")),
@@ -116,7 +118,10 @@ class Service:
         """What the service says of itself, also where that is that it is not ready."""
         response = self._sent(self._http.build_request("GET", "/v1/ready"))
         found = _json(response)
-        return self._answer(response) if found is None else found
+        if isinstance(found, dict) and "reconciled_ms_ago" in found:
+            return found
+        self._answer(response)
+        raise ServiceError(*_not_a_service(response))
 
     def _pages(self, where: str, query: Query, limit: int) -> Iterator[list[Any]]:
         cursor = None
@@ -146,13 +151,13 @@ class Service:
     def _sent(self, request: httpx.Request) -> httpx.Response:
         try:
             return self._http.send(request)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise self._not_connected(error) from error
         except httpx.TimeoutException as error:
             raise Away(
                 f"the service at {self.url} did not answer within {self.timeout_s:g} s; see its log",
                 "timeout",
             ) from error
-        except httpx.ConnectError as error:
-            raise self._not_connected(error) from error
         except httpx.TransportError as error:
             raise Interrupted(
                 f"the connection to {self.url} broke ({error}); see whether the service runs, and whether it is "
@@ -160,7 +165,7 @@ class Service:
                 "interrupted",
             ) from error
 
-    def _not_connected(self, error: httpx.ConnectError) -> ServiceError:
+    def _not_connected(self, error: httpx.TransportError) -> ServiceError:
         if "SSL" in str(error):
             return ServiceError(
                 f"no TLS with {self.url} ({error}); give the certificate that signed the service's with --ca-file or "

@@ -55,7 +55,11 @@ def drain(
         found = api.get(path("workers", worker))
         confirm(f"{_what_it_takes(found)} Drain it?", yes=yes)
         api.post(path("workers", worker, "drain"))
-        steps = [_leave(api, fragment, how) for fragment in api.items(path("fragments"), {"worker": worker})]
+        steps = []
+        for fragment in api.items(path("fragments"), {"worker": worker}):
+            steps.append(_leave(api, fragment, how))
+            if not as_json:
+                out.print(_step(steps[-1], fragment), markup=False, soft_wrap=True)
         if patience.wait:
             _wait_until_left(api, worker, patience.timeout_s)
         report = {"worker": api.get(path("workers", worker)), "fragments": steps}
@@ -92,6 +96,19 @@ def _leave(api: Service, fragment: Any, how: dict[str, Any]) -> dict[str, Any]:
     return {"fragment": name, "rescale": applied, "refused": None}
 
 
+def _step(step: dict[str, Any], fragment: Any) -> str:
+    """What became of one fragment, in words."""
+    name, applied = step["fragment"], step["rescale"]
+    if step["refused"]:
+        return f"{name}: {step['refused']['detail']}"
+    if applied is None:
+        return f"{name} is adaptive: it leaves by itself"
+    moves = applied["certificate"]["moves"]
+    return (
+        f"{name}: {moves} of {fragment['vnode_count']} vnodes move, it goes to version {applied['version']}"
+    )
+
+
 def _free_units(api: Service) -> int:
     """How many units a plan may choose."""
     workers = api.items(path("workers"))
@@ -118,7 +135,12 @@ def _wait_until_left(api: Service, worker: str, timeout_s: float) -> None:
                     most = max(most, len(on_it))
                     doing = f"waiting for {listed(on_it, 4)}" if on_it else "left by all"
                     description = f"worker {worker}: {doing}"
-                    shown.update(task, description=description, completed=most - len(on_it), total=most)
+                    shown.update(
+                        task,
+                        description=description,
+                        completed=most - len(on_it) if most else 1,
+                        total=most or 1,
+                    )
                     if on_it:
                         raise _StillInUse
     except _StillInUse:
@@ -131,8 +153,6 @@ def _show(report: dict[str, Any], *, waited: bool, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        for step in refused:
-            out.print(f"{step['fragment']}: {step['refused']['detail']}", markup=False, soft_wrap=True)
         out.print(_outcome(name, on_it), soft_wrap=True)
     if refused:
         raise typer.Exit(REFUSED)

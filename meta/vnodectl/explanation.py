@@ -46,7 +46,7 @@ def explain(
         return
     out.print(
         f"[bold]{planned['fragment']}[/bold], plan {planned['token']} on version {planned['base_version']}: "
-        f"{certified(planned['certificate'], len(planned['owners']))}",
+        f"{certified(planned, len(planned['owners']))}",
         soft_wrap=True,
     )
     for line in _why_not_fewer(planned, givers):

@@ -80,7 +80,8 @@ def options(
 ) -> None:
     """Scale partitioned Spark jobs while they run: the vnodemap control plane.
 
-    Exit codes: 0 done; 1 not settled in time, or you said no; 2 refused, standard error says what to do; 130 Ctrl-C.
+    Exit codes: 0 done; 1 not settled in time or taken back, or you said no; 2 refused, standard error says what to do;
+    130 Ctrl-C.
     With --json, standard output has one JSON document and nothing else; a refusal is one on standard error.
     A service with tokens wants one in VNODEMAP_TOKEN.
     """

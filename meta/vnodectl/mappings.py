@@ -87,9 +87,8 @@ def history(
             version["cause"] or "-",
         )
     out.print(table)
-    oldest = versions[-1]["version"]
-    if oldest > 1 and not everything:
-        out.print(f"{oldest - 1} older ones: see --limit and --all")
+    if len(versions) == limit and versions[-1]["version"] > 1 and not everything:
+        out.print("older ones, as far as they are kept: see --limit and --all")
 
 
 def diff(

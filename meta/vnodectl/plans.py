@@ -7,8 +7,9 @@ def changes(planned: Any) -> bool:
     return bool(planned["owners"] != planned["previous_owners"])
 
 
-def certified(certificate: Any, vnode_count: int) -> str:
+def certified(planned: Any, vnode_count: int) -> str:
     """How many moves, and why they are not too many, on two lines."""
+    certificate = planned["certificate"]
     moves, gap = certificate["moves"], certificate["gap"]
     if moves == 0 and gap == 0:
         return f"moves 0 of {vnode_count} vnodes"
@@ -19,6 +20,8 @@ def certified(certificate: Any, vnode_count: int) -> str:
         return (
             f"{said}the largest load goes from {before:.4g} to {after:.4g}; below {least:.4g} is not possible"
         )
+    if planned["remaining_moves"]:
+        return f"{said}that is all that the budget allows in this step"
     if gap:
         return (
             f"{said}{gap} of them are spent on fewer runs; {certificate['lower_bound']} would be the fewest"

@@ -25,7 +25,7 @@ from meta.vnodectl.session import (
     print_json,
 )
 from meta.vnodectl.strip import strip
-from meta.vnodectl.waiting import outcome, wait_until_settled
+from meta.vnodectl.waiting import outcome, wait_for
 
 
 @flattened
@@ -122,23 +122,20 @@ def show_plan(planned: Any) -> None:
         return
     out.print(
         f"[bold]{planned['fragment']}[/bold], version {planned['base_version']}, to units {units}: "
-        f"{certified(planned['certificate'], len(after))}"
+        f"{certified(planned, len(after))}"
     )
     out.print("before")
     out.print(strip(before))
     out.print("after")
     out.print(strip(after, before))
-    remaining = planned.get("remaining_moves", 0)
-    if remaining:
-        out.print(f"{remaining} moves remain after this step: plan again once it has settled")
 
 
 def finish(
     api: Service, applied: Any, patience: Patience, *, as_json: bool, planned: Any | None = None
 ) -> None:
-    """Waits as long as is wanted, and says what became of it. Raises `NotSettled`."""
+    """Waits as long as is wanted, and says what became of it. Raises `NotSettled` and `TakenBack`."""
     fragment, version = applied["fragment"], applied["version"]
-    progress = wait_until_settled(api, fragment, version, patience.timeout_s) if patience.wait else None
+    progress = wait_for(api, applied, patience.timeout_s) if patience.wait else None
     if as_json:
         print_json(({"plan": planned} if planned else {}) | {"rescale": applied, "progress": progress})
     elif progress is None:

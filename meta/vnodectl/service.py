@@ -6,14 +6,17 @@ import logging
 import os
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
+from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
 from meta.access import is_loopback
 from meta.api.app import Lifespan, create_app
@@ -72,20 +75,29 @@ def run(
             etcd_tls=security.etcd_tls() is not None,
             etcd_auth=security.etcd_credentials() is not None,
         )
-        app = create_app(control, _lifespan(control, running, lambda: _announce(data_dir, url, running)))
+        announced = partial(_announce, data_dir, url, running)
+        failures: list[BaseException] = []
+        app = create_app(control, _lifespan(control, running, announced, failures))
         traces.instrument(app)
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            ssl_context_factory=None if tls is None else lambda _config, _default: tls,
-        )
-        # uvicorn raises the signal again when it has shut down; the rest is to be closed too, as on Ctrl-C.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with suppress(KeyboardInterrupt):
-            _Server(config, control.changes).run(sockets=[listener])
+        _serve(app, control.changes, listener, tls)
+        if failures:
+            # Who supervises it goes by the exit code.
+            raise ServeError("the service ended since a part of it failed; its log says which, and why")
+
+
+def _serve(app: FastAPI, changes: Changes, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+    )
+    # uvicorn raises the signal again when it has shut down; the rest is to be closed too, as on Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        _Server(config, changes).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
@@ -139,7 +151,8 @@ def _etcd(data_dir: Path, endpoints: list[str] | None) -> Iterator[_Etcd]:
         yield _Etcd(tuple(endpoints))
         return
     try:
-        embedded = EmbeddedEtcd.start(data_dir / "etcd")
+        with _quietly():
+            embedded = EmbeddedEtcd.start(data_dir / "etcd")
     except EmbeddedEtcdError as error:
         raise ServeError(str(error)) from error
     except OSError as error:
@@ -150,6 +163,17 @@ def _etcd(data_dir: Path, endpoints: list[str] | None) -> Iterator[_Etcd]:
         yield _Etcd((embedded.endpoint,), embedded)
     finally:
         embedded.stop()
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """What is tried again here ends in one error, which says all."""
+    hooks = get_on_retry_hooks()
+    set_on_retry_hooks([])
+    try:
+        yield
+    finally:
+        set_on_retry_hooks(hooks)
 
 
 def _client(endpoints: tuple[str, ...], security: Security) -> EtcdClient:
@@ -173,7 +197,9 @@ def _control(
     return control
 
 
-def _lifespan(control: Control, etcd: _Etcd, announce: Callable[[], None]) -> Lifespan:
+def _lifespan(
+    control: Control, etcd: _Etcd, announce: Callable[[], None], failures: list[BaseException]
+) -> Lifespan:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         compared = asyncio.Event()
@@ -187,7 +213,7 @@ def _lifespan(control: Control, etcd: _Etcd, announce: Callable[[], None]) -> Li
         )
         running = [asyncio.create_task(loop) for loop in loops]
         for task in running:
-            task.add_done_callback(_end_service_on_failure)
+            task.add_done_callback(partial(_end_service_on_failure, failures))
         # Before anybody is answered: a restored database has versions of the past until etcd's are adopted.
         with suppress(TimeoutError):
             await asyncio.wait_for(compared.wait(), FIRST_COMPARISON_S)
@@ -200,10 +226,11 @@ def _lifespan(control: Control, etcd: _Etcd, announce: Callable[[], None]) -> Li
     return lifespan
 
 
-def _end_service_on_failure(task: asyncio.Task[None]) -> None:
+def _end_service_on_failure(failures: list[BaseException], task: asyncio.Task[None]) -> None:
     """A service that does not publish any more must not look healthy."""
     if not task.cancelled() and (error := task.exception()):
         log.critical("a part of the service failed, so it ends", exc_info=error)
+        failures.append(error)
         signal.raise_signal(signal.SIGTERM)
 
 

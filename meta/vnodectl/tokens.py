@@ -102,6 +102,7 @@ def create(
     expires: Annotated[
         str | None, typer.Option(metavar="SPAN", help="It ends by itself, e.g. 90d. Default: when revoked.")
     ] = None,
+    as_json: Json = False,
     *,
     where: Where,
 ) -> None:
@@ -111,8 +112,11 @@ def create(
     """
     expires_in_s = None if expires is None else seconds(expires)
     request = {"name": name, "role": role, "expires_in_s": expires_in_s}
-    with where.tokens() as tokens:
+    with where.tokens(as_json=as_json) as tokens:
         made = tokens.create(request)
+    if as_json:
+        print_json(made)
+        return
     err.print(
         f"token {made['id']} for {escape(name)}, role {role}, expires: {expires or 'never'}. It is shown this once: "
         "keep it where secrets are kept, and give it to vnodectl and to jobs in VNODEMAP_TOKEN",
@@ -144,6 +148,7 @@ def list_(as_json: Json = False, *, where: Where) -> None:
 @flattened
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="As `vnodectl token list` shows it.")],
+    as_json: Json = False,
     *,
     where: Where,
 ) -> None:
@@ -151,6 +156,9 @@ def revoke(
 
     Example: vnodectl token revoke 0123456789abcdef
     """
-    with where.tokens() as tokens:
+    with where.tokens(as_json=as_json) as tokens:
         tokens.revoke(token_id)
-    out.print(f"token {escape(token_id)} is revoked")
+    if as_json:
+        print_json({"revoked": token_id})
+    else:
+        out.print(f"token {escape(token_id)} is revoked")

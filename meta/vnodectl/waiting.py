@@ -4,7 +4,8 @@ from typing import Any
 
 import stamina
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from meta.vnodectl.client import NOT_SETTLED, Away, Service, ServiceError, path
 from meta.vnodectl.session import err, listed
@@ -27,8 +28,41 @@ class NotSettled(ServiceError):
         self.problem = {**self.problem, "fragment": fragment, "version": version, "progress": progress}
 
 
+class TakenBack(ServiceError):
+    """Somebody aborted the rescale that is waited for, or whose token is applied again."""
+
+    exit_code = NOT_SETTLED
+
+    def __init__(self, rescale: Any) -> None:
+        fragment, version = rescale["fragment"], rescale["version"]
+        super().__init__(
+            f"the rescale was taken back: {fragment} is at version {version} with the owners of version "
+            f"{rescale['base_version']}; `vnodectl mapping history {fragment}` says when, and a new plan tries again",
+            "aborted",
+        )
+        self.problem = {**self.problem, "fragment": fragment, "version": version}
+
+
 class _UnderWay(Exception):
     pass
+
+
+def wait_for(api: Service, applied: Any, timeout_s: float) -> Any:
+    """The progress when an applied rescale had settled, also as a later version, after it lost units.
+
+    Raises `NotSettled` and `TakenBack`.
+    """
+    version = applied["version"]
+    while True:
+        progress = wait_until_settled(api, applied["fragment"], version, timeout_s)
+        if progress["version"] == version:
+            return progress
+        rescale = api.get(path("rescales", applied["id"]))
+        if rescale["phase"] == "aborted":
+            raise TakenBack(rescale)
+        if rescale["version"] == version:
+            return progress
+        version = rescale["version"]
 
 
 def wait_until_settled(api: Service, fragment: str, version: int, timeout_s: float) -> Any:
@@ -60,8 +94,12 @@ def wait_until_settled(api: Service, fragment: str, version: int, timeout_s: flo
 
 
 def bars() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=err)
+    """For people, at a terminal: what reads standard error elsewhere finds refusals there alone."""
+    # On a narrow terminal the words go on in the next line, and the time stays whole.
+    words = TextColumn("{task.description}", table_column=Column(no_wrap=False))
+    return Progress(
+        words, BarColumn(bar_width=10), TimeElapsedColumn(), console=err, disable=not err.is_terminal
+    )
 
 
 def outcome(applied: Any, progress: Any) -> str:
@@ -76,12 +114,18 @@ def outcome(applied: Any, progress: Any) -> str:
 
 def _show(shown: Progress, task: TaskID, progress: Any, version: int) -> None:
     acknowledged, late = progress["acknowledged"], [applier["name"] for applier in progress["waiting_for"]]
+    everybody = acknowledged + len(late)
     moving = progress["vnodes"]
     moved = f", {moving['handed_over']} of {moving['moving']} vnodes handed over" if moving["moving"] else ""
-    doing = f"waiting for {escape(listed(late, 4))}" if late else "acknowledged"
+    if not everybody:
+        doing = "no live job to wait for"
+    elif late:
+        doing = f"{acknowledged} of {everybody} acknowledged, waiting for {escape(listed(late, 4))}{moved}"
+    else:
+        doing = f"{acknowledged} of {everybody} acknowledged{moved}"
     shown.update(
         task,
-        description=f"{progress['fragment']}: version {version}: {doing}{moved}",
-        completed=acknowledged,
-        total=acknowledged + len(late),
+        description=f"{progress['fragment']}: version {version}: {doing}",
+        completed=acknowledged if everybody else 1,
+        total=everybody or 1,
     )

@@ -20,7 +20,7 @@ from dispatcher.scan.table import StateTable
 from dispatcher.subscription import Subscription
 from meta.mapping.mapping import VnodeMapping
 from meta.vnodectl.client import Service
-from meta.vnodectl.rescaling import wait_until_settled
+from meta.vnodectl.waiting import wait_until_settled
 
 ROWS = 300
 

@@ -1,8 +1,10 @@
 """Many subscriptions over one connection: they share a watch, and each is on its own otherwise."""
 
+import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,8 +12,9 @@ import pytest
 from deploy.process import ServiceProcess
 from dispatcher.audience import Audience
 from dispatcher.connection import Connection
-from dispatcher.errors import ConnectionNotPicklable, ConnectionSaysItself, DigestConflict
-from dispatcher.ledger import Ledger
+from dispatcher.errors import ConnectionForked, ConnectionNotPicklable, DigestConflict
+from dispatcher.following import Follower
+from dispatcher.ledger import Coordination, Ledger
 from dispatcher.standing import Standing
 from dispatcher.subscription import Subscription
 from dispatcher.view import Source
@@ -121,8 +124,51 @@ def test_a_second_history_ends_who_saw_the_first_and_nobody_else() -> None:
     assert not audience.remove(new), "who ended is not told anything any more"
 
 
-def test_what_belongs_to_the_connection_is_not_said_twice(fragment: str, connection: Connection) -> None:
-    with pytest.raises(ConnectionSaysItself, match="belong to the Connection"):
-        Subscription(connection, fragment, name="job", token="vnm_a_b")
+def test_who_comes_after_all_others_failed_is_followed_for_anew(
+    fragment: str, connection: Connection, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+) -> None:
+    with monkeypatch.context() as broken:
+
+        def fail(_follower: Follower) -> None:
+            raise RuntimeError("our mistake")
+
+        broken.setattr(Follower, "_follow", fail)
+        first = Subscription(connection, fragment, name="first", role="reader")
+        with pytest.raises(RuntimeError, match="our mistake"):
+            _ = first.latest
+    with Subscription(connection, fragment, name="second", role="reader") as second:
+        assert second.latest.mapping.version == 1
+        first.close()
+        assert len(followers(fragment)) == 1, "who failed takes nobody's follower along"
+    assert followers(fragment) == []
+
+
+def test_who_comes_later_keeps_on_disk_where_etcd_is(
+    fragment: str, connection: Connection, tmp_path: Path
+) -> None:
+    with (
+        Subscription(connection, fragment, name="first", role="reader"),
+        Subscription(connection, fragment, name="late", role="reader", state_dir=tmp_path),
+    ):
+        kept = Ledger(tmp_path, fragment).load(0)
+        assert kept is not None
+        assert isinstance(kept.coordination, Coordination)
+
+
+def test_an_audience_that_all_have_left_takes_nobody() -> None:
+    first, late = standing("flights"), standing("flights")
+    audience = Audience(first)
+    assert not audience.remove(first)
+    assert not audience.add(late)
+    assert not audience.listens
+
+
+def test_it_stays_in_its_process(
+    fragment: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(ConnectionForked, match="open one here"):
+            Subscription(connection, fragment, name="job")
     with pytest.raises(ConnectionNotPicklable, match="stays in its process"):
         pickle.dumps(connection)

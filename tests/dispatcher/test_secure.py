@@ -4,7 +4,7 @@ import logging
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import trustme
 
 from deploy.process import ServiceProcess
 from dispatcher.access import Access
+from dispatcher.connection import Connection
 from dispatcher.errors import ServiceRefused, SubscriptionNotPicklable
 from dispatcher.subscription import Subscription
-from dispatcher.view import Source
+from dispatcher.view import Role, Source
 from meta.etcd.connection import Credentials, Tls
 from tests.etcd.conftest import Server
 
@@ -75,9 +76,14 @@ class World:
         self.http.post("/v1/fragments", json=document).raise_for_status()
         return name
 
-    def subscribe(self, fragment: str, **access: Any) -> Subscription:
+    @contextmanager
+    def subscribe(self, fragment: str, role: Role = "applier", **access: Any) -> Iterator[Subscription]:
         given = {"token": self.operator, "ca_file": self.ca, **access}
-        return Subscription(self.service.url, fragment, name="a job", poll_ms=200, **given)
+        with (
+            Connection(self.service.url, poll_ms=200, **given) as connection,
+            Subscription(connection, fragment, name="a job", role=role) as subscription,
+        ):
+            yield subscription
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +161,11 @@ def test_who_has_no_token_or_a_wrong_one_is_told_what_to_do(
     monkeypatch.delenv("VNODEMAP_TOKEN", raising=False)
     fragment = world.fragment(name)
     for token, status in ((None, 401), (world.operator + "x", 401), (world.reader, 403)):
-        with pytest.raises(ServiceRefused, match="vnodectl token create") as caught:
-            world.subscribe(fragment, token=token)
+        with (
+            pytest.raises(ServiceRefused, match="vnodectl token create") as caught,
+            world.subscribe(fragment, token=token),
+        ):
+            pass
         assert caught.value.status == status
         assert "VNODEMAP_TOKEN" in str(caught.value) or "role operator" in str(caught.value)
         assert world.operator not in str(caught.value)
@@ -164,15 +173,14 @@ def test_who_has_no_token_or_a_wrong_one_is_told_what_to_do(
 
 def test_a_reader_s_token_is_enough_to_read(world: World, name: str) -> None:
     fragment = world.fragment(name)
-    given = {"token": world.reader, "ca_file": world.ca}
-    with Subscription(world.service.url, fragment, name="a view", role="reader", **given) as subscription:
+    with world.subscribe(fragment, "reader", token=world.reader) as subscription:
         assert subscription.latest.mapping.version == 1
 
 
 def test_an_untrusted_service_is_not_told_anything(
     world: World, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Subscription(world.service.url, name, name="a job", token=world.operator):
+    with world.subscribe(name, ca_file=None):
         pass
     assert "VNODEMAP_CA_FILE" in caplog.text
     assert world.operator not in caplog.text

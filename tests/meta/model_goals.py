@@ -56,7 +56,7 @@ def goals(draw: st.DrawFn, model: Model, name: str) -> Goal:
     fragment = model.fragments.get(name)
     running = sorted(fragment.weights) if fragment else []
     known = sorted({*running, *(unit for worker in model.workers.values() for unit in worker.units)})
-    units = st.lists(st.sampled_from([*known, 999] if rarely(draw, 10) else known or [999]), unique=True)
+    choice = [*known, 999] if rarely(draw, 10) else known or [999]
     kind = draw(
         st.sampled_from(["parallelism", "units", "units", "change", "same", "to_version", "vnode_count"])
     )
@@ -70,16 +70,18 @@ def goals(draw: st.DrawFn, model: Model, name: str) -> Goal:
     if kind == "parallelism":
         goal["parallelism"] = draw(st.integers(1, 6))
     elif kind == "units":
-        goal["units"] = draw(units.filter(bool))
+        goal["units"] = some(draw, choice, 1, len(choice))
     elif kind == "change":
-        goal["add_units"] = draw(st.lists(st.sampled_from(known), unique=True, max_size=2))
+        goal["add_units"] = some(draw, known, 0, 2)
         others = [unit for unit in running or known if unit not in goal["add_units"]]
-        goal["remove_units"] = (
-            draw(st.lists(st.sampled_from(others), unique=True, max_size=2)) if others else []
-        )
+        goal["remove_units"] = some(draw, others, 0, 2)
         if not goal["add_units"] and not goal["remove_units"]:
             goal = {}
     return goal | draw(modifiers(known, needed=not goal))
+
+
+def some(draw: st.DrawFn, items: list[int], least: int, most: int) -> list[int]:
+    return draw(st.permutations(items))[: draw(st.integers(least, most))]
 
 
 def rarely(draw: st.DrawFn, times: int) -> bool:
@@ -100,9 +102,7 @@ def modifiers(draw: st.DrawFn, known: list[int], *, needed: bool) -> Goal:
     if rarely(draw, 3):
         found["budget"] = draw(st.integers(1, 8))
     if known and rarely(draw, 4):
-        found["weights"] = draw(
-            st.dictionaries(st.sampled_from([str(unit) for unit in known]), WEIGHTS, max_size=2)
-        )
+        found["weights"] = {str(unit): draw(WEIGHTS) for unit in some(draw, known, 1, 2)}
     if rarely(draw, 6):
         found["labels"] = {"zone": "a"}
     return found

@@ -154,7 +154,7 @@ def test_a_first_comparison_that_takes_long_keeps_nobody_waiting(
     control = Control.over(world.database, world.publisher, world.hearing, ())
 
     async def serving() -> bool:
-        async with service._lifespan(control, service._Etcd(()), lambda: None)(FastAPI()):
+        async with service._lifespan(control, service._Etcd(()), lambda: None, [])(FastAPI()):
             compared = over.is_set()
             over.set()
             return compared

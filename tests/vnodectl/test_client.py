@@ -109,6 +109,19 @@ def test_a_connection_that_always_breaks_is_told() -> None:
     assert [key for _, _, key in server.seen] == [None, None]
 
 
+@pytest.mark.parametrize(
+    "answer", [ok({"status": "up"}), (404, "application/json", '{"error": "no such page"}')]
+)
+def test_status_of_what_is_no_vnodemap_service_says_so(answer: Answer) -> None:
+    with (
+        scripted(answer) as server,
+        Service(server.url) as api,
+        pytest.raises(ServiceError, match="is that a vnodemap service") as caught,
+    ):
+        api.readiness()
+    assert caught.value.problem["type"] == "/problems/not-a-service"
+
+
 def test_what_is_refused_is_not_asked_again() -> None:
     with scripted(problem(409), ok({})) as server, Service(server.url) as api:
         with pytest.raises(ServiceError) as caught:

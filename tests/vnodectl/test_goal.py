@@ -100,9 +100,10 @@ def test_only_units_of_workers_with_a_label_are_chosen(operator: Operator) -> No
 
 def test_a_budget_tells_what_remains(operator: Operator) -> None:
     units = operator.begin()
-    shown = operator.sees("plan", operator.name, "--units", ids(units), "--budget", "3")
-    assert "moves 3 of 64 vnodes" in shown
-    assert "13 moves remain after this step: plan again once it has settled" in shown
+    planned = operator.types("plan", operator.name, "--units", ids(units), "--budget", "3")
+    assert "moves 3 of 64 vnodes,\nand that is all that the budget allows in this step" in planned.stdout
+    assert "is not possible" not in planned.stdout, "it is the budget that allows no more"
+    assert planned.output.count("13 moves are left by the budget") == 1
 
 
 def test_another_vnode_count_moves_nothing_and_shows_both_strips(operator: Operator) -> None:

@@ -180,7 +180,7 @@ def test_history_shows_the_newest_and_says_how_many_there_are_before(operator: O
         operator.sees("rescale", operator.name, "--units", ids(chosen), "--yes")
     shown = operator.sees("mapping", "history", operator.name, "--limit", "2")
     assert [line.split("│")[1].strip() for line in shown.splitlines() if "│" in line] == ["5", "4"]
-    assert shown.endswith("3 older ones: see --limit and --all\n")
+    assert shown.endswith("older ones, as far as they are kept: see --limit and --all\n")
     every = operator.reads("mapping", "history", operator.name, "--all")["items"]
     assert [version["version"] for version in every] == [5, 4, 3, 2, 1]
 

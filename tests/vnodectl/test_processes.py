@@ -173,8 +173,28 @@ def test_serve_refuses_a_database_from_the_future(tmp_path: Path) -> None:
     engine.dispose()
     said = told(vnodectl("serve", "--data-dir", tmp_path, "--port", "0"))
     assert "9999" in said
-    assert "0001" in said
+    assert "its newest is 0002" in said
     assert not (tmp_path / "etcd").exists()
+
+
+BROKEN = """
+from meta.vnodectl import main, service
+
+async def broken(_control):
+    raise RuntimeError("our mistake")
+
+service._forget_forever = broken
+main.main()
+"""
+
+
+def test_a_service_that_ends_by_itself_is_no_success(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BROKEN, "serve", "--data-dir", str(tmp_path), "--port", "0"]
+    result = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
+    errors = result.stderr.decode()
+    assert result.returncode == 2, errors
+    assert "our mistake" in errors
+    assert errors.splitlines()[-1].startswith("error: the service ended since a part of it failed")
 
 
 def test_serve_refuses_a_port_that_is_taken(tmp_path: Path) -> None:

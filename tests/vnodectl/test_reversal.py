@@ -20,6 +20,9 @@ def test_a_rescale_that_nobody_accepted_is_aborted(operator: Operator) -> None:
         told == f"the rescale is taken back: {operator.name} is at version 4, with the owners of version 2\n"
     )
     assert operator.newest["owners"] == before
+    waiting = operator.types("apply", begun["rescale"]["token"], "--json")
+    assert (waiting.exit_code, waiting.stdout) == (1, ""), "whoever waits for it is not told that it is done"
+    assert json.loads(waiting.stderr)["type"] == "/problems/aborted"
     assert "nothing to do" in operator.sees("rollback", operator.name, "--to-version", "2", "--yes")
 
 

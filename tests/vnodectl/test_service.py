@@ -32,7 +32,7 @@ def test_the_clock_ticks_while_a_pass_takes_long(tmp_path: Path, monkeypatch: py
     async def while_the_database_is_locked(control: Control, database: Database) -> bool:
         with database.transaction():
             etcd = service._Etcd(control.etcd_endpoints)
-            async with service._lifespan(control, etcd, lambda: None)(FastAPI()):
+            async with service._lifespan(control, etcd, lambda: None, [])(FastAPI()):
                 return await asyncio.to_thread(ticked.wait, 5)
 
     with (
