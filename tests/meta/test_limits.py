@@ -60,7 +60,7 @@ def test_a_body_in_chunks_is_counted_too(service: httpx.Client) -> None:
 
 
 def test_a_length_that_is_told_is_believed_without_waiting_for_it(service: httpx.Client) -> None:
-    head = b"PUT /v1/workers/w HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: "
+    head = b"PUT /v1/workers/w HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
     assert b" 413 " in raw(service, head + b"99999999999\r\n\r\n")
 
 
@@ -70,7 +70,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
     assert BODY_S_MAX == 30
     monkeypatch.setattr("meta.api.limits.Limited.__init__.__defaults__", (BODY_BYTES_MAX, 0.2))
     service = replicas.start()
-    head = b"PUT /v1/workers/w HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+    head = b"PUT /v1/workers/w HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
     answer = raw(service, head + b'{"par')
     assert b" 408 " in answer
     assert b"body-too-slow" in answer
@@ -78,7 +78,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 
 def test_headers_and_paths_that_are_too_large_are_refused(service: httpx.Client) -> None:
     for line in (
-        b"GET /v1/health HTTP/1.1\r\nHost: a\r\nX: " + b"x" * (1 << 20),
+        b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * (1 << 20),
         b"GET /" + b"x" * (1 << 20),
     ):
         assert not raw(service, line + b"\r\n\r\n").startswith(b"HTTP/1.1 2")
