@@ -60,7 +60,9 @@ def test_a_body_in_chunks_is_counted_too(service: httpx.Client) -> None:
 
 
 def test_a_length_that_is_told_is_believed_without_waiting_for_it(service: httpx.Client) -> None:
-    head = b"PUT /v1/workers/w HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+    head = (
+        b"PUT /v1/workers/w HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+    )
     assert b" 413 " in raw(service, head + b"99999999999\r\n\r\n")
 
 

@@ -86,7 +86,9 @@ class Operator:
     def interrupts(running: subprocess.Popen[str]) -> int:
         """Ctrl-C; returns the exit code."""
         running.send_signal(signal.SIGINT)
-        return running.wait(PROCESS_TIMEOUT_S)
+        # Reads on: who writes into a full pipe cannot end.
+        running.communicate(timeout=PROCESS_TIMEOUT_S)
+        return running.returncode
 
     def begin(self) -> list[int]:
         """To a mapping of 64 vnodes on the first three units of the worker's four."""
