@@ -72,7 +72,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(
     assert BODY_S_MAX == 30
     monkeypatch.setattr("meta.api.limits.Limited.__init__.__defaults__", (BODY_BYTES_MAX, 0.2))
     service = replicas.start()
-    head = b"PUT /v1/workers/w HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+    head = b"PUT /v1/workers/w HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += b"Content-Length: 100\r\n\r\n"
     answer = raw(service, head + b'{"par')
     assert b" 408 " in answer
     assert b"body-too-slow" in answer
