@@ -113,7 +113,9 @@ def test_a_fragment_that_etcd_has_of_somebody_else_is_refused_with_what_to_do(
     foreign = Current(1, Phase.SETTLED, digest(b"of another database"))
     with EtcdClient(coordination["endpoints"]) as etcd:
         etcd.put(current_key(name, coordination["root"]), foreign.encode())
-    refused = Story(http, name).create()
+        refused = Story(http, name).create()
+        # Others use this service, and want it well.
+        etcd.delete(current_key(name, coordination["root"]))
     problem(refused, 409, "fragment-published-elsewhere", "Restore the database", "choose another name")
     problem(http.get(f"/v1/fragments/{name}"), 404, "fragment-not-found")
 

@@ -40,7 +40,7 @@ class Service:
 
     def token(self) -> str:
         """An administrator's, from whose making on everybody needs one."""
-        made = httpx.post(f"{self.url}/v1/tokens", json={"name": "root", "role": "admin"})
+        made = httpx.post(f"{self.url}/v1/tokens", json={"name": "root", "role": "admin"}, timeout=60)
         return str(made.raise_for_status().json()["token"])
 
 
@@ -60,7 +60,7 @@ def service(tmp_path: Path, etcd: EtcdClient, name: str) -> Iterator[Service]:
 
 
 def begin(url: str) -> dict[str, list[str | int]]:
-    with httpx.Client(base_url=f"{url}/v1", trust_env=False) as http:
+    with httpx.Client(base_url=f"{url}/v1", trust_env=False, timeout=60) as http:
         for worker in ("w1", "w2"):
             http.put(f"/workers/{worker}", json={"parallelism": 2}).raise_for_status()
         key = [{"name": "tailnum", "type": "string"}]
@@ -150,12 +150,12 @@ def test_the_service_with_tokens_answers_as_it_says_for_long(service: Service, t
 def test_a_refused_method_is_told_all_that_the_path_knows(
     service: Service, path: str, method: str, allowed: str
 ) -> None:
-    answer = httpx.request(method, service.url + path)
+    answer = httpx.request(method, service.url + path, timeout=60)
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
 
 def test_refusals_are_described_as_problems(service: Service) -> None:
-    paths = httpx.get(f"{service.url}/openapi.json").json()["paths"]
+    paths = httpx.get(f"{service.url}/openapi.json", timeout=60).json()["paths"]
     answers = [
         answer for path in paths.values() for each in path.values() for answer in each["responses"].items()
     ]
