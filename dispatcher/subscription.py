@@ -75,11 +75,10 @@ class Subscription:
             poll_ms=self._connection.poll_ms,
         )
         self._reporting: threading.Thread | None = None
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             self._start()
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     def __enter__(self) -> Self:
         return self

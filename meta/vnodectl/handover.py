@@ -1,30 +1,13 @@
 """How state is handed over in a rescale, and how long a command waits for it, as options."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
+from meta.handover import Order, Protocol, Rounds
+
 PANEL = "Handover"
-
-
-class Protocol(StrEnum):
-    ORDERED = "ordered"
-    ICADD = "icadd"
-    CONTROLLER = "controller"
-    STOP_START = "stop-start"
-
-
-class Rounds(StrEnum):
-    ALL = "all"
-    MATCHING = "matching"
-    PARALLEL = "parallel"
-
-
-class Order(StrEnum):
-    HOTTEST_FIRST = "hottest-first"
-    HOTTEST_LAST = "hottest-last"
 
 
 @dataclass(frozen=True, slots=True)
