@@ -4,8 +4,9 @@ SQLite has one writer at a time for the whole file. On PostgreSQL writers go on 
 what it read about a fragment first holds that fragment (`Fragments.hold`), and has it for itself until it commits.
 """
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +35,9 @@ from meta.store.workers import Workers
 
 SQLITE_BUSY_TIMEOUT_S = 10.0
 
-# The API answers from 40 threads; who finds no connection waits, and is told so after `pool_timeout`.
-_POOL = {"pool_size": 10, "max_overflow": 10, "pool_timeout": 10.0, "pool_pre_ping": True}
+# The API answers from 40 threads; who finds no connection waits, and is told so after `pool_timeout`. All are kept:
+# one that is opened for a single use costs more than the use.
+_POOL = {"poolclass": sa.QueuePool, "pool_size": 20, "max_overflow": 0, "pool_timeout": 10.0}
 # libpq's, in seconds unless it says otherwise: a server that is cut off is noticed within some 10 s.
 _LIBPQ = {
     "connect_timeout": 5,
@@ -113,10 +115,12 @@ class Database:
     def __init__(self, url: str) -> None:
         self.engine = open_engine(url)
         self._reading = _READING[self.engine.dialect.name]
+        self._one_writer = self.engine.dialect.name == "sqlite"
+        self._writing = threading.Lock()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        with self.engine.begin() as connection:
+        with self._turn() if self._one_writer else nullcontext(), self.engine.begin() as connection:
             yield Transaction.on(connection)
 
     @contextmanager
@@ -127,12 +131,23 @@ class Database:
     def close(self) -> None:
         self.engine.dispose()
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """SQLite lets who finds another writer look again later and later, and whoever comes meanwhile goes first."""
+        # Who waited in vain goes on: it is for SQLite to refuse.
+        mine = self._writing.acquire(timeout=SQLITE_BUSY_TIMEOUT_S)
+        try:
+            yield
+        finally:
+            if mine:
+                self._writing.release()
+
 
 def open_engine(text: str) -> sa.Engine:
     """An engine for the database of this URL. Raises `UnusableDatabase`."""
     url = database_url(text)
     if url.get_backend_name() == "sqlite":
-        engine = sa.create_engine(url)
+        engine = sa.create_engine(url, **_POOL)
         sa.event.listen(engine, "connect", _configure_sqlite)
         sa.event.listen(engine, "begin", _begin)
         return engine
@@ -144,6 +159,7 @@ def open_engine(text: str) -> sa.Engine:
             url,
             isolation_level="READ COMMITTED",
             connect_args={**connecting, "prepare_threshold": None},
+            pool_pre_ping=True,
             **_POOL,
         )
     except ImportError as error:

@@ -12,7 +12,10 @@ from fastapi import FastAPI
 @contextmanager
 def served(app: FastAPI) -> Iterator[str]:
     """The URL under which it answers until the end of the block."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+    # The protocol is named for asyncio, which leaves Nagle's algorithm on without it.
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, server_header=False))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

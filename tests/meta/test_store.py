@@ -1,8 +1,9 @@
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from itertools import cycle
 from threading import Barrier, Event, Thread
+from time import monotonic
 
 import pytest
 import sqlalchemy as sa
@@ -350,6 +351,28 @@ def test_a_row_that_somebody_else_keeps_locked_makes_the_database_busy(
         with pytest.raises(sa.exc.OperationalError) as caught:
             Transaction.on(impatient).fragments.hold(flights)
     assert failure_of(caught.value) is Failure.BUSY
+
+
+def test_who_waits_to_write_goes_on_when_the_one_before_is_done(
+    database: Database, flights: str, eventually: Callable[..., None]
+) -> None:
+    """SQLite's own waiting looks again each 100 ms after a while; a burst of heartbeats was refused by it."""
+
+    def held_ms() -> float:
+        with database.transaction() as tx:
+            tx.fragments.hold(flights)
+            return monotonic() * 1000
+
+    def in_turn() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            with database.transaction() as tx:
+                tx.fragments.hold(flights)
+                waiting = threads.submit(held_ms)
+                wait([waiting], timeout=0.24)
+                released_ms = monotonic() * 1000
+            assert waiting.result() - released_ms < 40
+
+    eventually(in_turn)
 
 
 def test_what_we_did_wrong_is_no_failure_of_the_database(database: Database) -> None:
