@@ -16,11 +16,11 @@ from typing import NamedTuple, Self, TypeVar
 
 import sqlalchemy as sa
 
+from meta.callers.request_errors import TooManyStreams
 from meta.mapping.publication import Current
-from meta.registry import known_fragment
-from meta.request_errors import TooManyStreams
+from meta.observability.trouble import Troubles
+from meta.registry.fragments import known_fragment
 from meta.store.database import Database, Transaction
-from meta.trouble import Troubles
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """What the service refuses as things stand. The fields are the facts; the message says what to do.
 
-What is wrong with a request itself, whatever it asks for: `meta.request_errors`.
+What is wrong with a request itself, whatever it asks for: `meta.callers.request_errors`.
 """
 
 from collections.abc import Sequence

@@ -6,8 +6,8 @@ from meta.errors import FragmentNotFound, PlanNotFound, VersionNotFound
 from meta.lifecycle import Fragment, RescalePlan, Version
 from meta.mapping.diff import Diff
 from meta.mapping.publication import MappingVersion
-from meta.planning import DryRun, mapping_version, version_body
-from meta.registry import known_fragment
+from meta.registry.fragments import known_fragment
+from meta.rescaling.planning import DryRun, mapping_version, version_body
 from meta.store.database import Database, Transaction
 from meta.store.versions import MappingState, VersionRecord
 

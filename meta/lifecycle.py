@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
-from meta.goal import Goal
-from meta.handover import Handover
 from meta.mapping.diff import Diff
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.plan import Certificate
 from meta.mapping.publication import Current, MappingVersion, Phase, digest, encode_body
 from meta.mapping.unit import Unit
+from meta.rescaling.goal import Goal
+from meta.rescaling.handover import Handover
 
 APPLIER_TIMEOUT_MS = 10_000
 PLAN_LIFETIME_MS = 15 * 60 * 1000
@@ -81,7 +81,10 @@ class KeyField:
 
 @dataclass(frozen=True, slots=True)
 class AdaptivePolicy:
-    """A fragment that follows its workers by itself: see `meta.adaptive`. `min` <= `max`, both numbers of units."""
+    """A fragment that follows its workers by itself: see `meta.rescaling.adaptive`.
+
+    `min` <= `max`, both numbers of units.
+    """
 
     min: int
     max: int

@@ -7,8 +7,8 @@ from meta.errors import BadKey
 from meta.lifecycle import Fragment, KeyField
 from meta.mapping.publication import MappingVersion
 from meta.mapping.unit import Unit
-from meta.planning import mapping_version
-from meta.registry import known_fragment
+from meta.registry.fragments import known_fragment
+from meta.rescaling.planning import mapping_version
 from meta.store.database import Database
 from storage_keys.errors import StorageKeyError, about
 from storage_keys.hash import hash_row

@@ -13,11 +13,11 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from meta.access import LOCAL, AccessRole, Caller, is_loopback, require
 from meta.api.problems import refusal
-from meta.doorkeeper import Doorkeeper
+from meta.callers.access import LOCAL, AccessRole, Caller, is_loopback, require
+from meta.callers.doorkeeper import Doorkeeper
+from meta.callers.request_errors import PageWithoutToken, Unauthenticated
 from meta.errors import MetaError
-from meta.request_errors import PageWithoutToken, Unauthenticated
 
 # For load balancers and supervisors, which have no token: they learn nothing that is anybody's.
 OPEN = frozenset({"/v1/health", "/v1/ready", "/openapi.json"})

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from meta.access import AuditEntry
 from meta.api.access import Admin
 from meta.api.control import Controlled
 from meta.api.paging import Page, page_of
 from meta.api.wire.audit import AuditEntryOut
 from meta.api.wire.base import TEXT_PATTERN, PageOut
+from meta.callers.access import AuditEntry
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 

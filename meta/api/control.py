@@ -5,38 +5,40 @@ from typing import Annotated, Self
 
 from fastapi import Depends, Request
 
-from meta.adapting import Adapting
-from meta.adoption import Adoption
 from meta.api.documents import MappingDocuments
-from meta.audit import AuditLog
+from meta.callers.audit import AuditLog
+from meta.callers.doorkeeper import Doorkeeper
+from meta.callers.idempotency import Idempotency
+from meta.callers.tokens import Tokens
 from meta.changes import Changes
-from meta.comparison import Comparison
 from meta.coordination.publisher import Publisher
-from meta.doorkeeper import Doorkeeper
 from meta.hearing import Hearing
 from meta.history import History
-from meta.idempotency import Idempotency
-from meta.loading import Loading
 from meta.locating import Locating
-from meta.metrics import Metrics
-from meta.observation import Observation, Span, unspanned
-from meta.overview import Overview
-from meta.publishing import Publishing
-from meta.readiness import Readiness
-from meta.reconciling import Reconciling
-from meta.registry import Registry
-from meta.rescale import Rescales
-from meta.retention import KEPT_BY_DEFAULT, Kept, Retention
+from meta.observability.metrics import Metrics
+from meta.observability.observation import Observation, Span, unspanned
+from meta.observability.overview import Overview
+from meta.observability.trouble import Troubles
+from meta.reconciliation.adoption import Adoption
+from meta.reconciliation.comparison import Comparison
+from meta.reconciliation.publishing import Publishing
+from meta.reconciliation.readiness import Readiness
+from meta.reconciliation.reconciling import Reconciling
+from meta.reconciliation.retention import KEPT_BY_DEFAULT, Kept, Retention
+from meta.registry.fragments import FragmentRegistry
+from meta.registry.workers import WorkerRegistry
+from meta.rescaling.adapting import Adapting
+from meta.rescaling.loading import Loading
+from meta.rescaling.rescale import Rescales
+from meta.rescaling.subscribing import Subscribing
+from meta.rescaling.superseding import Superseding
 from meta.store.database import Database
-from meta.subscribing import Subscribing
-from meta.superseding import Superseding
-from meta.tokens import Tokens
-from meta.trouble import Troubles
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    registry: Registry
+    workers: WorkerRegistry
+    fragments: FragmentRegistry
     rescales: Rescales
     subscribing: Subscribing
     history: History
@@ -86,7 +88,8 @@ class Control:
             hearing,
         )
         return cls(
-            registry=Registry(database, hearing),
+            workers=WorkerRegistry(database, hearing),
+            fragments=FragmentRegistry(database, hearing),
             rescales=rescales,
             subscribing=Subscribing(database, publishing, hearing, troubles),
             history=History(database),

@@ -12,7 +12,7 @@ from meta.api.wire.base import NAME_PATTERN, PageOut
 from meta.api.wire.fragments import FragmentIn, FragmentOut, FragmentPatch
 from meta.api.wire.rescales import AcceptanceOut
 from meta.api.wire.subscribers import ProgressOut
-from meta.registry import FragmentChange, FragmentRequest, FragmentState
+from meta.registry.fragments import FragmentChange, FragmentRequest, FragmentState
 
 router = APIRouter(prefix="/v1/fragments", tags=["fragments"])
 
@@ -30,7 +30,7 @@ def list_fragments(
     control: Controlled, _caller: Reader, page: Page, worker: OnWorker = None
 ) -> PageOut[FragmentOut]:
     """All fragments by name."""
-    found = control.registry.states(after=page.after_name(), limit=page.rows_max, worker=worker)
+    found = control.fragments.states(after=page.after_name(), limit=page.rows_max, worker=worker)
     return page_of(found, page, _key, FragmentOut.of)
 
 
@@ -46,12 +46,12 @@ def create_fragment(body: FragmentIn, control: Controlled, caller: Operator) -> 
         table_ids=tuple(body.table_ids),
     )
     control.rescales.create_fragment(request, by=caller)
-    return FragmentOut.of(control.registry.state(body.name))
+    return FragmentOut.of(control.fragments.state(body.name))
 
 
 @router.get("/{name}")
 def show_fragment(name: FragmentName, control: Controlled, _caller: Reader) -> FragmentOut:
-    return FragmentOut.of(control.registry.state(name))
+    return FragmentOut.of(control.fragments.state(name))
 
 
 @router.patch("/{name}")
@@ -64,7 +64,7 @@ def change_fragment(
         applier_timeout_ms=body.applier_timeout_ms,
         table_ids=None if body.table_ids is None else tuple(body.table_ids),
     )
-    return FragmentOut.of(control.registry.change_fragment(name, change, by=caller))
+    return FragmentOut.of(control.fragments.change(name, change, by=caller))
 
 
 @router.get("/{name}/progress")

@@ -9,11 +9,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from meta.access import Caller
 from meta.api.problems import problem, refusal
+from meta.callers.access import Caller
+from meta.callers.idempotency import Idempotency, Reservation
+from meta.callers.request_errors import BadIdempotencyKey
 from meta.errors import MetaError
-from meta.idempotency import Idempotency, Reservation
-from meta.request_errors import BadIdempotencyKey
 from meta.store.answers import Answer
 
 METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})

@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meta.api.problems import refusal
-from meta.request_errors import BodyTooLarge, BodyTooSlow
+from meta.callers.request_errors import BodyTooLarge, BodyTooSlow
 
 BODY_BYTES_MAX = 4 << 20
 BODY_S_MAX = 30.0

@@ -20,7 +20,7 @@ def report(
     name: FragmentName, reporter: ReporterId, body: LoadsIn, control: Controlled, _caller: Operator
 ) -> None:
     """What one dispatcher counted of each vnode since its last report: every minute or so."""
-    counts = body.counts(control.registry.fragment(name).vnode_count)
+    counts = body.counts(control.fragments.get(name).vnode_count)
     control.loading.report(name, reporter, counts, body.observed_for_ms)
 
 

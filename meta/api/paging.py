@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Query
 
 from meta.api.wire.base import PageOut
-from meta.request_errors import BadCursor
+from meta.callers.request_errors import BadCursor
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000

@@ -14,7 +14,7 @@ from meta.api.paging import Page, page_of
 from meta.api.wire.base import PageOut
 from meta.api.wire.plans import PlanHeadOut, PlanIn, PlanItemOut, PlanOut
 from meta.lifecycle import RescalePlan
-from meta.planning import DryRun
+from meta.rescaling.planning import DryRun
 
 router = APIRouter(prefix="/v1", tags=["plans"])
 
@@ -46,12 +46,12 @@ def plan(
 ) -> Response:
     """A dry run: what would move and why, with its certificate, and the token that applies it."""
     goal = body.goal
-    current = control.registry.fragment(name).current
+    current = control.fragments.get(name).current
     require_match(name, current, if_match)
     planned = control.rescales.plan(name, goal, by=caller)
     if planned.stored.base_version != current.version:
         # Another version came in between.
-        require_match(name, control.registry.fragment(name).current, if_match)
+        require_match(name, control.fragments.get(name).current, if_match)
     return _answer(planned, HTTPStatus.CREATED, moves=moves)
 
 

@@ -12,7 +12,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from meta import errors, request_errors
+from meta import errors
+from meta.callers import request_errors
 from meta.mapping.errors import MappingError
 from meta.store.failures import Failure, failure_of
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from meta.api.control import Controlled
 from meta.api.problems import problem
 from meta.api.wire.readiness import ReadyOut
-from meta.readiness import Status
+from meta.reconciliation.readiness import Status
 
 router = APIRouter(tags=["health"])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from meta.metrics import Metrics
+from meta.observability.metrics import Metrics
 
 log = logging.getLogger("vnodemap.access")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from meta.access import AccessRole, AuditEntry, Caller
+from meta.callers.access import AccessRole, AuditEntry, Caller
 from meta.store.tables import audit_entries
 
 

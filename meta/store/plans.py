@@ -8,7 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from meta.goal import (
+from meta.lifecycle import Cause, RescalePlan
+from meta.mapping.load import LoadCertificate
+from meta.mapping.mapping import VnodeMapping
+from meta.mapping.plan import Certificate
+from meta.mapping.unit import Unit
+from meta.rescaling.goal import (
     Aim,
     ByCount,
     ByLoad,
@@ -20,11 +25,6 @@ from meta.goal import (
     ToVersion,
     ToVnodeCount,
 )
-from meta.lifecycle import Cause, RescalePlan
-from meta.mapping.load import LoadCertificate
-from meta.mapping.mapping import VnodeMapping
-from meta.mapping.plan import Certificate
-from meta.mapping.unit import Unit
 from meta.store.paging import page_newest_first
 from meta.store.tables import plans
 

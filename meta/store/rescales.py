@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from meta.handover import Handover, Order, Pacing, Protocol, Rounds
 from meta.lifecycle import Cause, PhaseChange, Rescale, RescalePhase, RescaleStep, in_order
+from meta.rescaling.handover import Handover, Order, Pacing, Protocol, Rounds
 from meta.store.paging import page_newest_first
 from meta.store.plans import certificate_of
 from meta.store.tables import mapping_versions, phase_changes, plans

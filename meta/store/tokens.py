@@ -4,7 +4,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from meta.access import AccessRole, Token
+from meta.callers.access import AccessRole, Token
 from meta.store.paging import page_newest_first
 from meta.store.tables import tokens
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from meta.access import LOCAL, AccessRole, Caller
 from meta.api.wire.tokens import NewTokenOut, TokenIn, TokenOut
+from meta.callers.access import LOCAL, AccessRole, Caller
+from meta.callers.tokens import Tokens
 from meta.errors import MetaError
 from meta.hearing import Hearing
-from meta.tokens import Tokens
 from meta.vnodectl.session import ServeError
 from meta.vnodectl.storage import embedded_url, make_folder, now_ms, opened
 

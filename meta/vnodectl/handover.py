@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from meta.handover import Order, Protocol, Rounds
+from meta.rescaling.handover import Order, Protocol, Rounds
 
 PANEL = "Handover"
 

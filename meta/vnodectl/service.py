@@ -18,21 +18,21 @@ import uvicorn
 from fastapi import FastAPI
 from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
-from meta.access import is_loopback
 from meta.api.app import Lifespan, create_app
 from meta.api.control import Control
+from meta.callers.access import is_loopback
 from meta.changes import Changes
 from meta.coordination.embedded import EmbeddedEtcd, EmbeddedEtcdError
 from meta.coordination.publisher import Publisher
 from meta.etcd.client import EtcdClient
 from meta.hearing import Hearing
-from meta.logs import LogFormat, configure
 from meta.mapping.publication import DEFAULT_ROOT
-from meta.retention import Kept
+from meta.observability.logs import LogFormat, configure
+from meta.observability.tracing import Tracing, tracing
+from meta.observability.trouble import Troubles
+from meta.reconciliation.retention import Kept
 from meta.store.database import Database
 from meta.store.failures import tell_failures
-from meta.tracing import Tracing, tracing
-from meta.trouble import Troubles
 from meta.vnodectl.security import PLAIN, Security
 from meta.vnodectl.session import ServeError, out
 from meta.vnodectl.storage import embedded_url, make_folder, now_ms, opened

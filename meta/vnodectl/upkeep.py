@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-# As in `meta.retention`, which an operator's machine cannot import: it needs the database.
+# As in `meta.reconciliation.retention`, which an operator's machine cannot import: it needs the database.
 KEEP_VERSIONS_MIN = 10
 
 

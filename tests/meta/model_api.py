@@ -24,7 +24,7 @@ from meta.api.control import Control
 from meta.coordination.publisher import Publisher
 from meta.etcd.client import EtcdClient
 from meta.hearing import Hearing
-from meta.retention import Kept
+from meta.reconciliation.retention import Kept
 from meta.store.database import Database
 from tests.meta.model import (
     KEEP_VERSIONS,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dispatcher.view import Source, View, taken
-from meta.access import ITSELF
+from meta.callers.access import ITSELF
 from meta.errors import (
     AlreadyAccepted,
     AlreadyAppliedOtherwise,
@@ -15,10 +15,10 @@ from meta.errors import (
     RescaleNotFound,
     VersionNotCurrent,
 )
-from meta.goal import Goal, ToVnodeCount
-from meta.handover import Handover, Order, Pacing, Protocol, Rounds
 from meta.lifecycle import Cause, Rescale, RescalePhase
 from meta.mapping.publication import Phase
+from meta.rescaling.goal import Goal, ToVnodeCount
+from meta.rescaling.handover import Handover, Order, Pacing, Protocol, Rounds
 from tests.meta.world import OPERATOR, World, at_once
 
 
@@ -190,9 +190,9 @@ def test_an_abort_takes_back_another_vnode_count_too(world: World) -> None:
     goal = Goal(ToVnodeCount(512))
     planned = world.rescales.plan("flights", goal, by=OPERATOR)
     rescale = world.apply_token(planned.stored.token)
-    assert (world.registry.fragment("flights").vnode_count, world.current) == (512, (2, Phase.RESCALING))
+    assert (world.fragments.get("flights").vnode_count, world.current) == (512, (2, Phase.RESCALING))
     abort(world, rescale)
-    assert world.registry.fragment("flights").vnode_count == world.body(3).vnode_count == 256
+    assert world.fragments.get("flights").vnode_count == world.body(3).vnode_count == 256
     assert world.current == world.published == (3, Phase.SETTLED)
 
 

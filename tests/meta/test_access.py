@@ -12,11 +12,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from meta import doorkeeper
-from meta.access import AccessRole
 from meta.api.access import OPEN, Needs
 from meta.api.wire.tokens import NewTokenOut
-from meta.tokens import TOKENS_MAX
+from meta.callers import doorkeeper
+from meta.callers.access import AccessRole
+from meta.callers.tokens import TOKENS_MAX
 
 if TYPE_CHECKING:
     from tests.meta.conftest import Replicas
@@ -225,7 +225,7 @@ def test_there_are_only_so_many_usable_tokens(
     service: httpx.Client, admin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert TOKENS_MAX == 1_000
-    monkeypatch.setattr("meta.tokens.TOKENS_MAX", 2)
+    monkeypatch.setattr("meta.callers.tokens.TOKENS_MAX", 2)
     reader = made(service, "reader", admin)
     wanted = {"name": "third", "role": "reader"}
     refused(service.post("/v1/tokens", json=wanted, headers=bearer(admin)), 409, "too-many-tokens")
@@ -268,7 +268,7 @@ def test_a_token_that_breaks_something_is_not_in_the_traceback(
     def broken(*_arguments: object) -> None:
         raise RuntimeError("our mistake")
 
-    monkeypatch.setattr("meta.doorkeeper.matching", broken)
+    monkeypatch.setattr("meta.callers.doorkeeper.matching", broken)
     response = service.get("/v1/workers", headers=bearer(admin))
     assert response.status_code == 500
 

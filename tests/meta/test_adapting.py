@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from meta.access import ITSELF
-from meta.adapting import REST_MS
+from meta.callers.access import ITSELF
 from meta.coordination.publisher import Publisher
 from meta.errors import BadFragment, UnitsNotAlive
 from meta.etcd.client import EtcdClient
@@ -17,7 +16,8 @@ from meta.hearing import GAP_MS
 from meta.lifecycle import AdaptivePolicy, KeyField
 from meta.mapping.errors import NotEnoughUnits
 from meta.mapping.publication import Phase
-from meta.registry import FragmentChange, FragmentRequest, FragmentState
+from meta.registry.fragments import FragmentChange, FragmentRequest, FragmentState
+from meta.rescaling.adapting import REST_MS
 from meta.store.database import Database
 from tests.meta.world import APPLIER_TIMEOUT_MS, OPERATOR, WORKER_TIMEOUT_MS, World, at_once
 
@@ -33,18 +33,18 @@ class Fleet(World):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.registry.change_fragment("flights", FragmentChange(POLICY), by=OPERATOR)
+        self.fragments.change("flights", FragmentChange(POLICY), by=OPERATOR)
 
     @property
     def state(self) -> FragmentState:
-        return self.registry.state("flights")
+        return self.fragments.state("flights")
 
     @property
     def versions(self) -> int:
         return self.state.fragment.current.version
 
     def join(self, name: str, units: int = 1) -> None:
-        self.registry.add_worker(name, parallelism=units, heartbeat_timeout_ms=WORKER_TIMEOUT_MS, by=OPERATOR)
+        self.workers.register(name, parallelism=units, heartbeat_timeout_ms=WORKER_TIMEOUT_MS, by=OPERATOR)
 
     def live(self, span_ms: int, job_at: int | None = None) -> None:
         """The service does its round as rarely as it may without a gap in what it hears."""
@@ -57,7 +57,7 @@ class Fleet(World):
             self.reconciling.run()
 
     def beat_all(self) -> None:
-        names = [use.worker.name for use in self.registry.workers(after=None, limit=100)]
+        names = [use.worker.name for use in self.workers.page(after=None, limit=100)]
         self.beat(*(name for name in names if name not in self.dead))
 
 
@@ -103,10 +103,10 @@ def test_a_lost_worker_is_replaced_and_shown_until_then(fleet: Fleet) -> None:
 
 def test_it_leaves_a_draining_worker_by_itself_which_then_may_be_removed(fleet: Fleet) -> None:
     fleet.join("w3", 1)
-    fleet.registry.drain("w1", draining=True, by=OPERATOR)
+    fleet.workers.drain("w1", draining=True, by=OPERATOR)
     fleet.live(COOL_DOWN_MS)
     assert fleet.state.units == (3, 4, 5)
-    fleet.registry.remove_worker("w1", by=OPERATOR)
+    fleet.workers.remove("w1", by=OPERATOR)
 
 
 def test_while_an_operator_s_rescale_is_under_way_it_waits(fleet: Fleet) -> None:
@@ -174,7 +174,7 @@ def test_what_it_is_refused_is_told_once(
     def refuse(*_: Any, **__: Any) -> None:
         raise UnitsNotAlive([4])
 
-    monkeypatch.setattr("meta.rescale.dry_run", refuse)
+    monkeypatch.setattr("meta.rescaling.rescale.dry_run", refuse)
     fleet.live(COOL_DOWN_MS + 5_000)
     told = [record.message for record in caplog.records if "cannot follow its workers" in record.message]
     assert len(told) == 1
@@ -192,15 +192,12 @@ def test_as_long_as_it_is_refused_it_tries_once_a_minute(fleet: Fleet) -> None:
 
 
 def test_a_fragment_becomes_adaptive_and_fixed_again(fleet: Fleet) -> None:
-    fixed = fleet.registry.change_fragment("flights", FragmentChange("fixed"), by=OPERATOR)
+    fixed = fleet.fragments.change("flights", FragmentChange("fixed"), by=OPERATOR)
     assert (fixed.fragment.adaptive, fixed.not_now) == (None, None)
     fleet.live(2 * COOL_DOWN_MS)
     assert fleet.versions == 1
     narrow = AdaptivePolicy(1, 2, COOL_DOWN_MS)
-    assert (
-        fleet.registry.change_fragment("flights", FragmentChange(narrow), by=OPERATOR).fragment.adaptive
-        == narrow
-    )
+    assert fleet.fragments.change("flights", FragmentChange(narrow), by=OPERATOR).fragment.adaptive == narrow
     fleet.live(1_000)
     assert len(fleet.state.units) == 2
     assert [verb for _, verb, _, _ in fleet.audit(5)] == ["apply", "plan", "change", "change", "change"]
@@ -208,7 +205,7 @@ def test_a_fragment_becomes_adaptive_and_fixed_again(fleet: Fleet) -> None:
 
 def test_a_change_that_changes_nothing_is_not_in_the_audit_log(fleet: Fleet) -> None:
     before = fleet.audit(20)
-    fleet.registry.change_fragment("flights", FragmentChange(POLICY), by=OPERATOR)
+    fleet.fragments.change("flights", FragmentChange(POLICY), by=OPERATOR)
     assert fleet.audit(20) == before
 
 
@@ -220,7 +217,7 @@ def test_a_fragment_begins_on_all_there_is_within_its_bounds(fleet: Fleet) -> No
         fleet.rescales.create_fragment(
             FragmentRequest(name, vnodes, key, policy, APPLIER_TIMEOUT_MS), by=OPERATOR
         )
-        return len(fleet.registry.state(name).units)
+        return len(fleet.fragments.state(name).units)
 
     assert (create("a", 1, 3), create("b", 1, 4_096), create("c", 1, 8, 2)) == (3, 4, 2)
     with pytest.raises(NotEnoughUnits):
@@ -249,7 +246,7 @@ def test_whatever_happens_to_its_workers(fleet: Fleet, seed: int) -> None:
             case 1:
                 fleet.dead.discard(name)
             case 2:
-                fleet.registry.drain(name, draining=random.random() < 0.5, by=OPERATOR)
+                fleet.workers.drain(name, draining=random.random() < 0.5, by=OPERATOR)
             case 3:
                 fleet.now_ms += 1_000
                 fleet.start()
@@ -262,7 +259,7 @@ def test_whatever_happens_to_its_workers(fleet: Fleet, seed: int) -> None:
     fleet.live(WORKER_TIMEOUT_MS + 2 * COOL_DOWN_MS)
     usable = {
         unit_id
-        for use in fleet.registry.workers(after=None, limit=9)
+        for use in fleet.workers.page(after=None, limit=9)
         if use.worker.name not in fleet.dead and not use.worker.draining
         for unit_id in use.worker.unit_ids
     }

@@ -7,7 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meta.adaptive import (
+from meta.lifecycle import AdaptivePolicy, Moment, Worker
+from meta.mapping.placement import choose_units
+from meta.mapping.plan import first_mapping, plan
+from meta.mapping.publication import Base, Current, MappingVersion, Phase
+from meta.rescaling.adaptive import (
     CoolingDown,
     InDoubt,
     NobodyLives,
@@ -19,10 +23,6 @@ from meta.adaptive import (
     hindrance,
     wish,
 )
-from meta.lifecycle import AdaptivePolicy, Moment, Worker
-from meta.mapping.placement import choose_units
-from meta.mapping.plan import first_mapping, plan
-from meta.mapping.publication import Base, Current, MappingVersion, Phase
 
 VNODES = 8
 TIMEOUT_MS = 2_000

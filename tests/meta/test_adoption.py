@@ -5,11 +5,11 @@ import logging
 import pytest
 import sqlalchemy as sa
 
-from meta.adoption import HEARTBEAT_TIMEOUT_MS
 from meta.coordination.publisher import Publisher
 from meta.errors import CannotAdopt, DigestConflict, StaleBase, UnitTaken, VersionNotCurrent
 from meta.lifecycle import Worker
 from meta.mapping.publication import Phase, current_key, digest, version_key
+from meta.reconciliation.adoption import HEARTBEAT_TIMEOUT_MS
 from meta.store.tables import audit_entries, fragments, mapping_versions, phase_changes, units, workers
 from tests.meta.backup import Backup
 from tests.meta.world import APPLIER_TIMEOUT_MS, OPERATOR, World, at_once
@@ -37,7 +37,7 @@ def adoptions(world: World) -> list[dict[str, object]]:
 
 
 def add_worker(world: World, name: str, parallelism: int) -> Worker:
-    world.registry.add_worker(name, parallelism=parallelism, heartbeat_timeout_ms=None, by=OPERATOR)
+    world.workers.register(name, parallelism=parallelism, heartbeat_timeout_ms=None, by=OPERATOR)
     return worker_named(world, name)
 
 
@@ -221,7 +221,7 @@ def test_an_id_that_was_given_again_stops_it_until_that_worker_is_gone(
     assert "worker remove early" in told
     assert world.publishing.conflicts == {"flights": str(refusal.value)}
 
-    world.registry.remove_worker("early", by=OPERATOR)
+    world.workers.remove("early", by=OPERATOR)
     world.pass_time(1_000)
     assert world.current == (2, Phase.SETTLED)
     assert world.publishing.conflicts == {}

@@ -12,7 +12,7 @@ from meta.hearing import GAP_MS, Hearing
 from meta.lifecycle import Moment, Worker
 from meta.mapping.plan import first_mapping
 from meta.mapping.publication import MappingVersion, Phase
-from meta.proposal import Fleet, rolled_back
+from meta.rescaling.proposal import Fleet, rolled_back
 from meta.store.database import Database
 from tests.meta.story import Story, problem, told_on_sqlite
 from tests.meta.world import World

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 import pytest
 import sqlalchemy as sa
 
+from meta.callers.request_errors import TooManyStreams
 from meta.changes import Changes, Position
 from meta.errors import FragmentNotFound
 from meta.mapping.publication import Current, Phase, digest
-from meta.request_errors import TooManyStreams
 from meta.store.database import Database
 from meta.store.tables import fragments, mapping_versions, phase_changes
 

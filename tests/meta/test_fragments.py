@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from meta import registry
 from meta.errors import FragmentExists, FragmentNotFound, TooMany
 from meta.etcd.client import EtcdClient
 from meta.mapping.publication import Current, Phase, current_key, digest
+from meta.registry import fragments
 from tests.meta.story import Story, problem, told_on_sqlite
 from tests.meta.world import World, at_once
 
@@ -222,11 +222,11 @@ def test_fragments_are_listed_by_name_in_pages_and_by_worker(story: Story) -> No
 def test_a_fragment_too_many_is_refused_with_what_to_do(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "FRAGMENTS_MAX", 1)
+    monkeypatch.setattr(fragments, "FRAGMENTS_MAX", 1)
     with pytest.raises(TooMany, match="at most 1 fragments and this would make 2"):
         world.create("trains")
     with pytest.raises(FragmentNotFound):
-        world.registry.fragment("trains")
+        world.fragments.get("trains")
 
 
 def test_of_two_that_create_one_fragment_at_once_one_is_told(world: World) -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from meta.idempotency import DEAD_MS, KEPT_MS, KEYS_MAX, Idempotency
-from meta.registry import Registry
+from meta.callers.idempotency import DEAD_MS, KEPT_MS, KEYS_MAX, Idempotency
+from meta.hearing import Hearing
+from meta.registry.workers import WorkerRegistry
+from meta.store.answers import Answer
 
 if TYPE_CHECKING:
     from tests.meta.conftest import Replicas
@@ -72,15 +74,15 @@ def test_of_two_at_once_at_two_replicas_one_is_carried_out(
 ) -> None:
     others = [service, replicas.start()]
     entered, going_on = threading.Event(), threading.Event()
-    add_worker, calls = Registry.add_worker, []
+    register, calls = WorkerRegistry.register, []
 
     def slow(*arguments: Any, **more: Any) -> Any:
         calls.append(arguments)
         entered.set()
         assert going_on.wait(20)
-        return add_worker(*arguments, **more)
+        return register(*arguments, **more)
 
-    monkeypatch.setattr(Registry, "add_worker", slow)
+    monkeypatch.setattr(WorkerRegistry, "register", slow)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(put, service, "w", "k")
         assert entered.wait(20)
@@ -117,14 +119,9 @@ def test_a_reservation_whose_service_died_is_taken_over_after_a_minute(
     assert put(service, "w", "k").headers["idempotent-replayed"] == "true"
 
 
-def test_who_was_thought_dead_does_not_overwrite_the_answer_of_who_took_over(
-    replicas: "Replicas",
-) -> None:
+def test_who_was_thought_dead_does_not_overwrite_the_answer_of_who_took_over(replicas: "Replicas") -> None:
     replicas.start()
     (database,) = replicas.databases
-    from meta.hearing import Hearing  # noqa: PLC0415
-    from meta.store.answers import Answer  # noqa: PLC0415
-
     use_cases = Idempotency(database, Hearing(lambda: replicas.now_ms))
     slow = use_cases.reserve("operator:a", "k", "digest")
     replicas.now_ms += DEAD_MS + 1
@@ -152,7 +149,7 @@ def test_an_answer_that_says_our_mistake_is_not_kept(
         raise RuntimeError("our mistake")
 
     with monkeypatch.context() as failing:
-        failing.setattr(Registry, "add_worker", broken)
+        failing.setattr(WorkerRegistry, "register", broken)
         # uvicorn closes a connection whose request failed so.
         failed = service.put(
             "/v1/workers/w", json={"parallelism": 2}, headers={**keyed("k"), "Connection": "close"}
@@ -189,7 +186,7 @@ def test_a_key_that_is_none_is_refused(service: httpx.Client, key: str) -> None:
 @on_sqlite
 def test_a_caller_has_so_many_keys(service: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEYS_MAX == 10_000
-    monkeypatch.setattr("meta.idempotency.KEYS_MAX", 2)
+    monkeypatch.setattr("meta.callers.idempotency.KEYS_MAX", 2)
     assert [put(service, "w", key).status_code for key in ("a", "b", "a")] == [201, 200, 201]
     refused(put(service, "w", "c"), 429, "too-many-idempotency-keys")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from meta.errors import BadLoads, TooMany
-from meta.loading import REPORTERS_MAX, Loaded, Loading
-from meta.loads import FRESH_MS, HALF_LIFE_S
+from meta.rescaling.loading import REPORTERS_MAX, Loaded, Loading
+from meta.rescaling.loads import FRESH_MS, HALF_LIFE_S
 from meta.store.loads import ReportedLoads
 from tests.meta.story import Story, problem, told_on_sqlite
 from tests.meta.world import World

@@ -11,7 +11,7 @@ import stamina
 from stamina.instrumentation import set_on_retry_hooks
 from structlog.contextvars import bound_contextvars
 
-from meta.logs import LogFormat, configure
+from meta.observability.logs import LogFormat, configure
 
 log = logging.getLogger("vnodemap.test")
 

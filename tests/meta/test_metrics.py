@@ -9,13 +9,13 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from meta import overview
 from meta.hearing import Hearing
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import Base, MappingVersion, encode_body
 from meta.mapping.unit import Unit
-from meta.metrics import Metrics
-from meta.overview import Overview, ownership
+from meta.observability import overview
+from meta.observability.metrics import Metrics
+from meta.observability.overview import Overview, ownership
 from meta.store.database import Database
 from meta.store.failures import tell_failures
 
@@ -210,7 +210,7 @@ def test_a_database_that_hangs_holds_no_scrape_and_one_thread(
             assert Scrape((await overview.exposition()).decode()).of("database_up") == 0
         assert len(reads) == 1
         hangs.set()
-        monkeypatch.setattr("meta.overview.PATIENCE_S", 10)
+        monkeypatch.setattr("meta.observability.overview.PATIENCE_S", 10)
         assert Scrape((await overview.exposition()).decode()).of("database_up") == 1
 
     scraping(database, story)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from meta.api import problems
 from meta.api.paging import Page, PageRequest, cursor_of, page_of
 from meta.api.wire.base import PageOut
-from meta.request_errors import BadCursor
+from meta.callers.request_errors import BadCursor
 
 NAMES = [f"w{number:03d}" for number in range(250)]
 

@@ -15,7 +15,12 @@ from meta.errors import (
     UnitsNotLabelled,
     VersionNotFound,
 )
-from meta.goal import (
+from meta.lifecycle import Cause
+from meta.mapping.errors import MappingError, NotEnoughUnits, SiblingsDisagree, UnrelatedVnodeCounts
+from meta.mapping.load import LoadCertificate
+from meta.mapping.mapping import VnodeMapping
+from meta.mapping.publication import Phase
+from meta.rescaling.goal import (
     Aim,
     ByCount,
     ByLoad,
@@ -27,13 +32,8 @@ from meta.goal import (
     ToVersion,
     ToVnodeCount,
 )
-from meta.lifecycle import Cause
-from meta.loading import Loading
-from meta.mapping.errors import MappingError, NotEnoughUnits, SiblingsDisagree, UnrelatedVnodeCounts
-from meta.mapping.load import LoadCertificate
-from meta.mapping.mapping import VnodeMapping
-from meta.mapping.publication import Phase
-from meta.planning import DryRun, dry_run
+from meta.rescaling.loading import Loading
+from meta.rescaling.planning import DryRun, dry_run
 from tests.meta.world import OPERATOR, WORKER_TIMEOUT_MS, World
 
 
@@ -58,7 +58,7 @@ def vnodes(mapping: VnodeMapping) -> dict[int | None, int]:
 
 
 def lose(world: World, worker: str) -> None:
-    others = [name for name in world.workers if name != worker]
+    others = [name for name in world.fleet if name != worker]
     world.pass_time(WORKER_TIMEOUT_MS, lambda: world.beat(*others))
 
 
@@ -70,7 +70,7 @@ def test_no_connection_is_held_while_a_plan_is_made(world: World, monkeypatch: p
         return dry_run(*asked)
 
     before = world.database.engine.pool.status()
-    monkeypatch.setattr("meta.rescale.dry_run", watched)
+    monkeypatch.setattr("meta.rescaling.rescale.dry_run", watched)
     world.plan(1, 2)
     assert held == [before]
 
@@ -169,7 +169,7 @@ def test_a_workers_level_and_a_defragmentation_are_passed_on(world: World) -> No
 @pytest.fixture
 def labelled(world: World) -> World:
     for worker, zone in (("w1", "a"), ("w2", "b")):
-        world.registry.add_worker(
+        world.workers.register(
             worker,
             parallelism=2,
             heartbeat_timeout_ms=WORKER_TIMEOUT_MS,
@@ -190,7 +190,7 @@ def test_labels_choose_only_units_of_workers_that_have_all_of_them(labelled: Wor
 
 
 def test_no_plan_chooses_a_unit_of_a_draining_worker(world: World) -> None:
-    world.registry.drain("w2", draining=True, by=OPERATOR)
+    world.workers.drain("w2", draining=True, by=OPERATOR)
     with pytest.raises(UnitsNotAlive, match="w2"):
         plan(world, OnUnits(frozenset({1, 3})))
     leaving = plan(world, SameUnits())
@@ -214,10 +214,10 @@ def test_more_vnodes_move_nothing_and_later_plans_go_on_with_them(world: World) 
     assert version.mapping == world.body(1).mapping.multiplied(4)
     assert version.previous is not None
     assert version.previous.mapping.vnode_count == 256
-    assert world.registry.fragment("flights").vnode_count == 1024
+    assert world.fragments.get("flights").vnode_count == 1024
     assert vnodes(rescale(world, ToParallelism(4))) == dict.fromkeys((1, 2, 3, 4), 256)
     assert rescale(world, ToVersion(1)) == world.body(1).mapping
-    assert world.registry.fragment("flights").vnode_count == 256
+    assert world.fragments.get("flights").vnode_count == 256
 
 
 def test_fewer_vnodes_where_all_siblings_agree(world: World) -> None:
@@ -264,8 +264,8 @@ def test_a_rollback_brings_the_weights_of_then_back(world: World) -> None:
 
 def test_in_a_rollback_a_new_unit_stands_in_for_one_that_is_gone(world: World) -> None:
     rescale(world, OnUnits(frozenset({1, 3})))
-    world.registry.add_worker("w5", parallelism=2, heartbeat_timeout_ms=None, by=OPERATOR)
-    world.registry.drain("w2", draining=True, by=OPERATOR)
+    world.workers.register("w5", parallelism=2, heartbeat_timeout_ms=None, by=OPERATOR)
+    world.workers.drain("w2", draining=True, by=OPERATOR)
     planned = plan(world, ToVersion(1))
     then = world.body(1).mapping
     now = planned.stored.mapping

@@ -11,7 +11,7 @@ from meta.errors import NotMoving
 from meta.lifecycle import HandedOver, Role
 from meta.mapping.diff import Diff
 from meta.mapping.publication import Phase
-from meta.progress import Follower, VnodeProgress, runs_of, vnodes_of
+from meta.rescaling.progress import Follower, VnodeProgress, runs_of, vnodes_of
 from storage_keys.vnode import PREFIX_COUNT
 from tests.meta.world import APPLIER_TIMEOUT_MS, OPERATOR, World
 

@@ -15,8 +15,8 @@ from meta.api.control import Control
 from meta.api.wire.readiness import ReadyOut
 from meta.coordination.publisher import Publisher
 from meta.etcd.client import EtcdClient
-from meta.readiness import RECONCILED_WITHIN_MS, Readiness, Standing, Status
-from meta.reconciling import Reconciling
+from meta.reconciliation.readiness import RECONCILED_WITHIN_MS, Readiness, Standing, Status
+from meta.reconciliation.reconciling import Reconciling
 from meta.store.database import Database
 from meta.store.schema import SchemaProbe
 from meta.vnodectl import service
@@ -132,7 +132,7 @@ def test_a_database_that_went_away_is_told_with_what_it_said(
 def test_an_outage_of_etcd_is_told_once_and_its_end_too(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "meta.trouble")
+    caplog.set_level(logging.INFO, "meta.observability.trouble")
     reachable = world.publisher.etcd
     with EtcdClient(["127.0.0.1:1"], timeout_ms=200) as nowhere:
         object.__setattr__(world.publisher, "etcd", nowhere)

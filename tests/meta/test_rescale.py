@@ -18,10 +18,10 @@ from meta.errors import (
     StaleBase,
     UnitsNotAlive,
 )
-from meta.goal import Goal, ToParallelism
 from meta.lifecycle import PLAN_LIFETIME_MS
 from meta.mapping.errors import NotEnoughUnits
 from meta.mapping.publication import Phase
+from meta.rescaling.goal import Goal, ToParallelism
 from tests.meta.world import DAY_MS, OPERATOR, WORKER_TIMEOUT_MS, World, at_once
 
 
@@ -91,7 +91,7 @@ def test_one_token_applied_by_many_at_once_has_one_answer(world: World) -> None:
 
 def test_who_registers_at_once_with_others_is_registered_once(world: World) -> None:
     def add_worker() -> bool:
-        return world.registry.add_worker("w3", parallelism=2, heartbeat_timeout_ms=None, by=OPERATOR)[1]
+        return world.workers.register("w3", parallelism=2, heartbeat_timeout_ms=None, by=OPERATOR)[1]
 
     assert at_once(*[add_worker] * 12).count(True) == 1
     at_once(*[lambda: world.hear("job", 1)] * 12)
@@ -123,7 +123,7 @@ def test_a_deadlock_is_tried_again_and_nobody_hears_of_it(
         assert applying.result(10).applied_version == 2
     assert world.current == (2, Phase.SETTLED)
     ours = [retry for retry in retries if retry.startswith("meta.")]
-    assert ours == ["meta.rescale.Rescales.apply after OperationalError"]
+    assert ours == ["meta.rescaling.rescale.Rescales.apply after OperationalError"]
 
 
 @stamina.retry(on=AssertionError, attempts=None, timeout=10, wait_initial=0.02, wait_max=0.05)
@@ -138,7 +138,7 @@ def test_after_the_service_was_down_the_workers_are_not_known_dead(world: World)
     world.start()
     token = world.plan(1, 2, 3, 4)
     world.pass_time(WORKER_TIMEOUT_MS - 1_000)
-    world.registry.beat("w1")
+    world.workers.beat("w1")
     world.pass_time(1_000)
     with pytest.raises(UnitsNotAlive, match="units 3, 4"):
         world.apply_token(token)

@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 
 from meta.mapping.publication import Phase
-from meta.retention import KEEP_VERSIONS_MIN, Kept, Retention
+from meta.reconciliation.retention import KEEP_VERSIONS_MIN, Kept, Retention
 from meta.store.tables import mapping_versions, phase_changes, plans
 from tests.meta.world import DAY_MS, OPERATOR, World
 
@@ -77,7 +77,7 @@ def test_a_rescale_that_is_in_flight_for_days_may_still_be_aborted(world: World)
 
 
 def test_in_small_transactions_all_of_it_goes(long: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meta.retention._AT_ONCE", 2)
+    monkeypatch.setattr("meta.reconciliation.retention._AT_ONCE", 2)
     retention(long).run()
     assert versions_in(long, mapping_versions) == NEWEST_TEN
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from meta.callers.request_errors import Forbidden
 from meta.errors import WorkerInUse
 from meta.lifecycle import Beat, Role
 from meta.mapping.publication import Phase
-from meta.request_errors import Forbidden
 from tests.meta.world import APPLIER_TIMEOUT_MS, DAY_MS, OPERATOR, READER, World, at_once
 
 
@@ -134,11 +134,11 @@ def test_a_unit_that_leaves_stays_in_the_base_until_the_version_settled(world: W
     assert base is not None
     assert [unit.id for unit in base.units] == [1, 2, 3]
     with pytest.raises(WorkerInUse) as refusal:
-        world.registry.remove_worker("w2", by=OPERATOR)
+        world.workers.remove("w2", by=OPERATOR)
     assert refusal.value.fragments == ["flights"]
     world.hear("job", 2)
     assert world.current == (2, Phase.SETTLED)
-    world.registry.remove_worker("w2", by=OPERATOR)
+    world.workers.remove("w2", by=OPERATOR)
 
 
 def test_replicas_settle_once(world: World) -> None:

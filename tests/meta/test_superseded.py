@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from meta.access import ITSELF
+from meta.callers.access import ITSELF
 from meta.coordination.publisher import Publisher
 from meta.errors import AlreadyAccepted
 from meta.etcd.client import EtcdClient
@@ -13,8 +13,8 @@ from meta.mapping.diff import Diff
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import Base, MappingVersion, Phase
 from meta.mapping.unit import Unit
+from meta.rescaling.superseding import lost_units, too_many, without
 from meta.store.database import Database
-from meta.superseding import lost_units, too_many, without
 from tests.meta.world import OPERATOR, WORKER_TIMEOUT_MS, World, at_once
 
 FOUR = {"w1": 1, "w2": 1, "w3": 1, "w4": 1}
@@ -23,7 +23,7 @@ FOUR = {"w1": 1, "w2": 1, "w3": 1, "w4": 1}
 @pytest.fixture
 def world(database: Database, etcd: EtcdClient, name: str) -> World:
     """Each of four workers has one unit; `flights` is on units 1 to 3."""
-    return World(database, Publisher(etcd, f"/{name}"), workers=FOUR)
+    return World(database, Publisher(etcd, f"/{name}"), fleet=FOUR)
 
 
 def begun(world: World, *unit_ids: int) -> Rescale:
@@ -37,7 +37,7 @@ def lose(world: World, *lost: str) -> None:
     acknowledged = world.current[0] - 1
 
     def meanwhile() -> None:
-        world.beat(*(worker for worker in world.workers if worker not in lost))
+        world.beat(*(worker for worker in world.fleet if worker not in lost))
         world.hear("job", acknowledged)
 
     world.pass_time(WORKER_TIMEOUT_MS, meanwhile)
@@ -181,7 +181,7 @@ def test_a_lost_unit_of_a_settled_version_is_not_the_rescales_business(world: Wo
 
 def test_what_drains_takes_nothing_over(world: World) -> None:
     begun(world, 1, 2, 3, 4)
-    world.registry.drain("w3", draining=True, by=OPERATOR)
+    world.workers.drain("w3", draining=True, by=OPERATOR)
     lose(world, "w4")
     second, third = world.body(2), world.body(3)
     assert set(Diff(second.mapping, third.mapping).moves.targets.tolist()) == {1, 2}

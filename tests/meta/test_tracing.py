@@ -18,8 +18,8 @@ from meta.api.control import Control
 from meta.coordination.publisher import Publisher
 from meta.etcd.client import EtcdClient
 from meta.hearing import Hearing
+from meta.observability.tracing import Tracing, traced_to, tracing
 from meta.store.database import Database
-from meta.tracing import Tracing, traced_to, tracing
 
 VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_SDK_DISABLED", "OTEL_SERVICE_NAME")
 
@@ -103,7 +103,7 @@ OFF = """
 import sys
 import meta.vnodectl.service
 from meta.store.database import Database
-from meta.tracing import tracing
+from meta.observability.tracing import tracing
 from meta.api.app import create_app
 from meta.api.control import Control
 from meta.coordination.publisher import Publisher

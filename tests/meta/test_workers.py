@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from meta import registry
 from meta.errors import MetaError, TooMany, WorkerNotFound
-from meta.goal import Goal, ToParallelism
 from meta.mapping.errors import MappingError
 from meta.mapping.publication import Phase
-from meta.planning import advance, planned_under
+from meta.registry import workers
+from meta.rescaling.goal import Goal, ToParallelism
+from meta.rescaling.planning import advance, planned_under
 from tests.meta.story import Story, problem, told_on_sqlite
 from tests.meta.world import OPERATOR, WORKER_TIMEOUT_MS, World, at_once
 
@@ -153,15 +153,15 @@ def test_a_worker_is_removed_once_nothing_is_on_it(story: Story) -> None:
 
 
 def test_what_is_done_to_a_worker_is_in_the_audit_log_and_heartbeats_are_not(world: World) -> None:
-    world.registry.add_worker("w1", parallelism=2, heartbeat_timeout_ms=WORKER_TIMEOUT_MS, by=OPERATOR)
-    world.registry.beat("w1")
-    world.registry.add_worker(
+    world.workers.register("w1", parallelism=2, heartbeat_timeout_ms=WORKER_TIMEOUT_MS, by=OPERATOR)
+    world.workers.beat("w1")
+    world.workers.register(
         "w1", parallelism=2, heartbeat_timeout_ms=WORKER_TIMEOUT_MS, labels={"zone": "a"}, by=OPERATOR
     )
     for draining in (True, True, False):
-        world.registry.drain("w1", draining=draining, by=OPERATOR)
-    world.registry.add_worker("w3", parallelism=1, heartbeat_timeout_ms=None, by=OPERATOR)
-    world.registry.remove_worker("w3", by=OPERATOR)
+        world.workers.drain("w1", draining=draining, by=OPERATOR)
+    world.workers.register("w3", parallelism=1, heartbeat_timeout_ms=None, by=OPERATOR)
+    world.workers.remove("w3", by=OPERATOR)
     with world.database.reading() as tx:
         actions = {
             worker: [entry.action for entry in tx.audit.newest(10, subject=worker)] for worker in ("w1", "w3")
@@ -221,50 +221,50 @@ def test_a_fragment_begins_beside_a_removal_that_has_not_ended_and_loses_its_uni
 
 def test_of_many_that_remove_register_and_drain_a_worker_at_once_none_is_left_half_done(world: World) -> None:
     def register_it() -> None:
-        world.registry.add_worker("w9", parallelism=3, heartbeat_timeout_ms=None, by=OPERATOR)
+        world.workers.register("w9", parallelism=3, heartbeat_timeout_ms=None, by=OPERATOR)
 
     def remove_it() -> None:
-        world.registry.remove_worker("w9", by=OPERATOR)
+        world.workers.remove("w9", by=OPERATOR)
 
     def drain_it() -> None:
-        assert world.registry.drain("w9", draining=True, by=OPERATOR).worker.draining
+        assert world.workers.drain("w9", draining=True, by=OPERATOR).worker.draining
 
     actions = [lambda action=action: said(action) for action in (register_it, remove_it, drain_it)] * 6
     assert set(at_once(*actions)) <= {"done", "WorkerNotFound"}
     register_it()
-    assert len(world.registry.worker("w9").worker.unit_ids) == 3
+    assert len(world.workers.get("w9").worker.unit_ids) == 3
 
 
 def test_a_worker_too_many_is_refused_with_what_to_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "WORKERS_MAX", 2)
+    monkeypatch.setattr(workers, "WORKERS_MAX", 2)
     with pytest.raises(TooMany, match=r"at most 2 workers .* `vnodectl worker remove`"):
-        world.registry.add_worker("w3", parallelism=1, heartbeat_timeout_ms=None, by=OPERATOR)
+        world.workers.register("w3", parallelism=1, heartbeat_timeout_ms=None, by=OPERATOR)
     with pytest.raises(WorkerNotFound):
-        world.registry.worker("w3")
-    world.registry.add_worker("w2", parallelism=2, heartbeat_timeout_ms=None, by=OPERATOR)
+        world.workers.get("w3")
+    world.workers.register("w2", parallelism=2, heartbeat_timeout_ms=None, by=OPERATOR)
 
 
 def test_a_unit_too_many_is_refused_with_what_to_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "UNITS_MAX", 6)
+    monkeypatch.setattr(workers, "UNITS_MAX", 6)
     with pytest.raises(TooMany, match=r"at most 6 units and this would make 7; .* fewer units") as refusal:
-        world.registry.add_worker("w3", parallelism=3, heartbeat_timeout_ms=None, by=OPERATOR)
+        world.workers.register("w3", parallelism=3, heartbeat_timeout_ms=None, by=OPERATOR)
     assert (refusal.value.limit, refusal.value.asked) == (6, 7)
-    world.registry.add_worker("w3", parallelism=2, heartbeat_timeout_ms=None, by=OPERATOR)
+    world.workers.register("w3", parallelism=2, heartbeat_timeout_ms=None, by=OPERATOR)
 
 
 def test_a_fragment_begins_beside_a_draining_worker(world: World) -> None:
-    world.registry.drain("w1", draining=True, by=OPERATOR)
+    world.workers.drain("w1", draining=True, by=OPERATOR)
     world.create("trains", 2)
-    assert world.registry.state("trains").units == (3, 4)
+    assert world.fragments.state("trains").units == (3, 4)
 
 
 def test_a_plan_of_a_size_leaves_a_draining_worker(world: World) -> None:
-    world.registry.drain("w1", draining=True, by=OPERATOR)
+    world.workers.drain("w1", draining=True, by=OPERATOR)
     planned = world.rescales.plan("flights", Goal(ToParallelism(2)), by=OPERATOR)
     world.apply_token(planned.stored.token)
-    assert world.registry.state("flights").units == (3, 4)
-    world.registry.remove_worker("w1", by=OPERATOR)
-    assert [use.worker.name for use in world.registry.workers(after=None, limit=9)] == ["w2"]
+    assert world.fragments.state("flights").units == (3, 4)
+    world.workers.remove("w1", by=OPERATOR)
+    assert [use.worker.name for use in world.workers.page(after=None, limit=9)] == ["w2"]
 
 
 def register(http: httpx.Client, name: str, **more: Any) -> httpx.Response:
@@ -272,7 +272,7 @@ def register(http: httpx.Client, name: str, **more: Any) -> httpx.Response:
 
 
 def remove(world: World, worker: str) -> str:
-    return said(lambda: world.registry.remove_worker(worker, by=OPERATOR))
+    return said(lambda: world.workers.remove(worker, by=OPERATOR))
 
 
 def said(action: Callable[[], object]) -> str:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from threading import Barrier
 from typing import Any, TypeVar
 
-from meta.access import AccessRole, Caller
 from meta.api.control import Control
+from meta.callers.access import AccessRole, Caller
 from meta.coordination.publisher import Publisher
-from meta.goal import Goal, OnUnits
 from meta.hearing import Hearing
 from meta.lifecycle import Beat, HandedOver, KeyField, Rescale, Role
 from meta.mapping.publication import Current, MappingVersion, Phase, current_key, decode_body, digest
-from meta.registry import FragmentRequest
+from meta.registry.fragments import FragmentRequest
+from meta.rescaling.goal import Goal, OnUnits
 from meta.store.database import Database
 
 T = TypeVar("T")
@@ -28,18 +28,18 @@ READER = Caller("reader", AccessRole.READER, "request-2")
 
 @dataclass
 class World:
-    """A service without its process: fragment `flights` on the first units of these workers, three by default."""
+    """A service without its process: fragment `flights` on the first units of this fleet, three by default."""
 
     database: Database
     publisher: Publisher
     now_ms: int = 1_000_000
-    workers: Mapping[str, int] = field(default_factory=lambda: {"w1": 2, "w2": 2})
+    fleet: Mapping[str, int] = field(default_factory=lambda: {"w1": 2, "w2": 2})
     parallelism: int = 3
 
     def __post_init__(self) -> None:
         self.start()
-        for worker, units in self.workers.items():
-            self.registry.add_worker(
+        for worker, units in self.fleet.items():
+            self.workers.register(
                 worker, parallelism=units, heartbeat_timeout_ms=WORKER_TIMEOUT_MS, by=OPERATOR
             )
         self.create("flights", self.parallelism)
@@ -48,7 +48,8 @@ class World:
         """The service, started on the database as it is now."""
         self.hearing = Hearing(lambda: self.now_ms)
         control = Control.over(self.database, self.publisher, self.hearing, ())
-        self.registry, self.rescales, self.history = control.registry, control.rescales, control.history
+        self.workers, self.fragments = control.workers, control.fragments
+        self.rescales, self.history = control.rescales, control.history
         self.subscribing, self.reconciling = control.subscribing, control.reconciling
         self.publishing, self.retention = control.publishing, control.retention
 
@@ -85,7 +86,7 @@ class World:
 
     def beat(self, *workers: str) -> None:
         for worker in workers:
-            self.registry.beat(worker)
+            self.workers.beat(worker)
 
     def announce(self, version: int, body: bytes, fragment: str = "flights") -> None:
         """Another service writes into this etcd; its bodies do not matter."""

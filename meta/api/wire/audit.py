@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
-from meta.access import AccessRole, AuditEntry
 from meta.api.wire.base import Response
+from meta.callers.access import AccessRole, AuditEntry
 
 
 class AuditEntryOut(Response):

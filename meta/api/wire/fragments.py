@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from meta.api.wire.base import TEXT_PATTERN, UNITS_MAX, Milliseconds, Name, Parallelism, Request, Response
 from meta.lifecycle import APPLIER_TIMEOUT_MS, AdaptivePolicy, Fragment, KeyField
 from meta.mapping.publication import Phase
-from meta.registry import FragmentState
+from meta.registry.fragments import FragmentState
 from storage_keys.vnode import VNODE_COUNT_DEFAULT
 
 COOL_DOWN_MS = 60_000

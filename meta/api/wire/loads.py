@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from meta.api.wire.base import Request, Response
 from meta.errors import BadLoads
-from meta.loading import Loaded
+from meta.rescaling.loading import Loaded
 from storage_keys.vnode import PREFIX_COUNT
 
 # Sums of it over all vnodes and reporters stay what a float holds.

@@ -10,7 +10,9 @@ from meta.api.wire.base import UNITS_MAX, AnyCertificate, Parallelism, Request, 
 from meta.api.wire.summaries import SummaryOut
 from meta.api.wire.versions import owner_ids
 from meta.errors import BadGoal
-from meta.goal import (
+from meta.lifecycle import Cause, RescalePlan
+from meta.mapping.summary import summary
+from meta.rescaling.goal import (
     Aim,
     ByCount,
     ByLoad,
@@ -22,9 +24,7 @@ from meta.goal import (
     ToVersion,
     ToVnodeCount,
 )
-from meta.lifecycle import Cause, RescalePlan
-from meta.mapping.summary import summary
-from meta.planning import DryRun
+from meta.rescaling.planning import DryRun
 from storage_keys.vnode import PREFIX_COUNT
 
 UnitId = Annotated[int, Field(ge=0, lt=2**63, strict=True)]

@@ -3,7 +3,7 @@
 from typing import Literal, Self
 
 from meta.api.wire.base import Response
-from meta.readiness import Standing
+from meta.reconciliation.readiness import Standing
 
 
 class ReadyOut(Response):

@@ -6,10 +6,10 @@ from pydantic import Field, model_validator
 
 from meta.api.wire.base import TEXT_PATTERN, AnyCertificate, Request, Response
 from meta.api.wire.subscribers import ProgressOut
-from meta.handover import Handover, Order, Pacing, Protocol, Rounds
 from meta.lifecycle import Cause, Rescale, RescalePhase, RescaleStep
 from meta.mapping.publication import Phase
-from meta.progress import VnodeProgress
+from meta.rescaling.handover import Handover, Order, Pacing, Protocol, Rounds
+from meta.rescaling.progress import VnodeProgress
 from storage_keys.vnode import PREFIX_COUNT
 
 

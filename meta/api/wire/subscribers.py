@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from meta.api.wire.base import TEXT_PATTERN, Request, Response
 from meta.lifecycle import Beat, Fragment, HandedOver, Role, Subscriber
 from meta.mapping.publication import Phase
-from meta.progress import Follower, VnodeProgress
+from meta.rescaling.progress import Follower, VnodeProgress
 from storage_keys.vnode import PREFIX_COUNT
 
 Vnode = Annotated[int, Field(ge=0, lt=PREFIX_COUNT, strict=True)]

@@ -4,8 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from meta.access import AccessRole, Token
 from meta.api.wire.base import Name, Request, Response
+from meta.callers.access import AccessRole, Token
 
 YEARS_MAX_S = 10 * 365 * 24 * 3600
 

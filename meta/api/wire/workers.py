@@ -6,7 +6,7 @@ from pydantic import Field
 
 from meta.api.wire.base import Milliseconds, Name, Parallelism, Request, Response, at_most
 from meta.lifecycle import Moment
-from meta.registry import WorkerUse
+from meta.registry.workers import WorkerUse
 
 LABELS_MAX = 32
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Any
 
-from meta.request_errors import Forbidden
+from meta.callers.request_errors import Forbidden
 
 
 class AccessRole(StrEnum):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from meta.access import LOCAL, AccessRole, Caller, Token
+from meta.callers.access import LOCAL, AccessRole, Caller, Token
+from meta.callers.request_errors import Unauthenticated
+from meta.callers.tokens import matching
 from meta.hearing import Hearing
-from meta.request_errors import Unauthenticated
 from meta.store.database import Database
-from meta.tokens import matching
 
 # A revocation counts everywhere within a second, while the database answers.
 SNAPSHOT_S = 0.9

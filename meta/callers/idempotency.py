@@ -6,8 +6,8 @@ the writes themselves to see to, and each of them does (a compare-and-set, a nam
 
 from dataclasses import dataclass
 
+from meta.callers.request_errors import IdempotencyKeyInUse, IdempotencyKeyReused, TooManyIdempotencyKeys
 from meta.hearing import Hearing
-from meta.request_errors import IdempotencyKeyInUse, IdempotencyKeyReused, TooManyIdempotencyKeys
 from meta.store.answers import Answer, Reserved
 from meta.store.database import Database, Transaction, retry_conflicts
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meta.access import AuditEntry, Caller
+from meta.callers.access import AuditEntry, Caller
 from meta.errors import (
     AlreadyAccepted,
     AlreadyAppliedOtherwise,
@@ -20,15 +20,15 @@ from meta.errors import (
     VersionNotCurrent,
     VersionNotFound,
 )
-from meta.goal import Goal, ToVersion
-from meta.handover import Handover
 from meta.hearing import Hearing
 from meta.lifecycle import Cause, Fragment, Moment, NewVersion, Rescale, RescalePhase, RescalePlan
 from meta.mapping.publication import Current, Phase
-from meta.planning import DryRun, advance, as_before, basis_of, dry_run, planned_under
-from meta.publishing import Publishing, require_known
-from meta.registry import FragmentRequest, add_fragment, held_fragment, known_fragment
-from meta.settling import settle
+from meta.reconciliation.publishing import Publishing, require_known
+from meta.registry.fragments import FragmentRequest, add_fragment, held_fragment, known_fragment
+from meta.rescaling.goal import Goal, ToVersion
+from meta.rescaling.handover import Handover
+from meta.rescaling.planning import DryRun, advance, as_before, basis_of, dry_run, planned_under
+from meta.rescaling.settling import settle
 from meta.store.database import Database, Transaction, retry_conflicts
 
 

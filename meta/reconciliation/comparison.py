@@ -14,9 +14,9 @@ from meta.etcd.values import Snapshot
 from meta.hearing import Hearing
 from meta.mapping.errors import MalformedPublication
 from meta.mapping.publication import digest
+from meta.observability.trouble import Troubles
 from meta.store.database import Database
 from meta.store.publications import Head
-from meta.trouble import Troubles
 
 # How soon keys are listed again where something was written, and how late where nothing seems to have been: a store
 # that was restored may stand at the very revision that was seen.

@@ -1,19 +1,19 @@
-"""Adaptive fragments follow their workers by themselves; by which rules, `meta.adaptive` says."""
+"""Adaptive fragments follow their workers by themselves; by which rules, `meta.rescaling.adaptive` says."""
 
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from meta.access import ITSELF
-from meta.adaptive import NobodyLives, TooFewLive, TooManyVanished, Wish, hindrance, wish
+from meta.callers.access import ITSELF
 from meta.errors import MetaError, RescaleInFlight, StaleBase
-from meta.goal import Goal, OnUnits
 from meta.lifecycle import Cause, Fragment, Moment, Worker
 from meta.mapping.errors import MappingError
 from meta.mapping.publication import MappingVersion, decode_body
-from meta.rescale import Rescales
+from meta.observability.trouble import Troubles
+from meta.rescaling.adaptive import NobodyLives, TooFewLive, TooManyVanished, Wish, hindrance, wish
+from meta.rescaling.goal import Goal, OnUnits
+from meta.rescaling.rescale import Rescales
 from meta.store.database import Database, Transaction
-from meta.trouble import Troubles
 
 REST_MS = 60_000
 

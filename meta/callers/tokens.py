@@ -10,9 +10,9 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from meta.access import ITSELF, LOCAL, AccessRole, AuditEntry, Caller, Token
+from meta.callers.access import ITSELF, LOCAL, AccessRole, AuditEntry, Caller, Token
+from meta.callers.request_errors import BadToken, TokenNotFound, TooManyTokens
 from meta.hearing import Hearing
-from meta.request_errors import BadToken, TokenNotFound, TooManyTokens
 from meta.store.database import Database, retry_conflicts
 
 PREFIX = "vnm"

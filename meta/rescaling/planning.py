@@ -14,14 +14,15 @@ from meta.errors import (
     StaleBase,
     VersionNotFound,
 )
-from meta.goal import ByLoad, Goal, ToVersion, ToVnodeCount
 from meta.lifecycle import PLAN_LIFETIME_MS, Cause, Fragment, Moment, NewVersion, RescalePlan
-from meta.loads import KnownLoads, loads_known
 from meta.mapping.diff import Changes, Diff
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import Base, MappingVersion, Phase, decode_body
-from meta.proposal import Fleet, Proposal, levelled, recounted, rolled_back
-from meta.registry import known_fragment, require_units
+from meta.registry.fragments import known_fragment
+from meta.registry.workers import require_units
+from meta.rescaling.goal import ByLoad, Goal, ToVersion, ToVnodeCount
+from meta.rescaling.loads import KnownLoads, loads_known
+from meta.rescaling.proposal import Fleet, Proposal, levelled, recounted, rolled_back
 from meta.store.database import Transaction
 
 

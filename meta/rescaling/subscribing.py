@@ -4,17 +4,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meta.access import AccessRole, AuditEntry, Caller, require
+from meta.callers.access import AccessRole, AuditEntry, Caller, require
 from meta.errors import NotMoving
 from meta.hearing import Hearing
 from meta.lifecycle import Beat, Fragment, HandedOver, Role, Subscriber
-from meta.planning import mapping_version
-from meta.progress import VnodeProgress, moving_vnodes, runs_of, vnode_progress, vnodes_of
-from meta.publishing import Publishing
-from meta.registry import held_fragment, known_fragment
-from meta.settling import settle
+from meta.observability.trouble import Troubles
+from meta.reconciliation.publishing import Publishing
+from meta.registry.fragments import held_fragment, known_fragment
+from meta.rescaling.planning import mapping_version
+from meta.rescaling.progress import VnodeProgress, moving_vnodes, runs_of, vnode_progress, vnodes_of
+from meta.rescaling.settling import settle
 from meta.store.database import Database, Transaction, retry_conflicts
-from meta.trouble import Troubles
 
 STRANGERS_SHOWN = 10
 

@@ -18,10 +18,10 @@ from meta.hearing import Hearing
 from meta.lifecycle import Moment, Worker
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import Phase
-from meta.metrics import Metrics
+from meta.observability.metrics import Metrics
+from meta.observability.trouble import Troubles
 from meta.store.database import Database, Transaction
 from meta.store.overview import Audience, FragmentState
-from meta.trouble import Troubles
 
 # What was read is good for so long: several scrapers are one read.
 FRESH_S = 1.0

@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meta.access import ITSELF, AuditEntry
+from meta.callers.access import ITSELF, AuditEntry
 from meta.errors import MetaError, TooManyLost
 from meta.lifecycle import Cause, Fragment, Moment, NewVersion, RescalePhase
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.plan import plan
 from meta.mapping.publication import Base, MappingVersion, Phase
 from meta.mapping.unit import Unit
-from meta.planning import mapping_version
-from meta.publishing import Publishing, require_known
-from meta.registry import held_fragment, known_fragment, live_units
+from meta.observability.trouble import Troubles
+from meta.reconciliation.publishing import Publishing, require_known
+from meta.registry.fragments import held_fragment, known_fragment
+from meta.registry.workers import live_units
+from meta.rescaling.planning import mapping_version
 from meta.store.database import Database, Transaction
-from meta.trouble import Troubles
 
 # That one unit is lost tells of that unit; from two on, more than half of all tell rather of the network or of us.
 LOST_TOGETHER_MIN = 2

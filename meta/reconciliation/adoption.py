@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from meta.access import ITSELF, AuditEntry
+from meta.callers.access import ITSELF, AuditEntry
 from meta.coordination.publisher import Publisher, require_same_history
 from meta.errors import CannotAdopt, DigestConflict, UnitTaken
 from meta.hearing import Hearing
@@ -16,7 +16,7 @@ from meta.lifecycle import Cause, Fragment, NewVersion
 from meta.mapping.errors import MappingError
 from meta.mapping.publication import Current, MappingVersion, Phase, decode_body, digest
 from meta.mapping.unit import Unit
-from meta.registry import held_fragment
+from meta.registry.fragments import held_fragment
 from meta.store.database import Database, Transaction, retry_conflicts
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import sqlalchemy as sa
 from fastapi import FastAPI
 
-from meta.observation import Attributes, Span, unspanned
+from meta.observability.observation import Attributes, Span, unspanned
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from meta.etcd.errors import EtcdError
 from meta.hearing import Hearing
-from meta.reconciling import Reconciling
+from meta.reconciliation.reconciling import Reconciling
 from meta.store.database import Database
 from meta.store.schema import DatabaseTrouble, SchemaProbe
 

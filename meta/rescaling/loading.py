@@ -8,12 +8,12 @@ import numpy.typing as npt
 from meta.errors import BadLoads, TooMany
 from meta.hearing import Hearing
 from meta.lifecycle import Fragment
-from meta.loads import HALF_LIFE_S, KnownLoads, loads_known
 from meta.mapping.load import max_load_of, plan_by_load
 from meta.mapping.load_policy import LoadPolicy, Verdict, smoothed, verdict
 from meta.mapping.publication import MappingVersion
-from meta.planning import mapping_version
-from meta.registry import known_fragment
+from meta.registry.fragments import known_fragment
+from meta.rescaling.loads import HALF_LIFE_S, KnownLoads, loads_known
+from meta.rescaling.planning import mapping_version
 from meta.store.database import Database, Transaction, retry_conflicts
 from meta.store.loads import ReportedLoads
 

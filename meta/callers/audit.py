@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from meta.access import AuditEntry
+from meta.callers.access import AuditEntry
 from meta.store.database import Database
 
 

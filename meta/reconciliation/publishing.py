@@ -4,16 +4,16 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from meta.adoption import Adoption
 from meta.coordination.publisher import DigestOf, Outcome, Publisher, require_same_history
 from meta.errors import CannotAdopt, DatabaseBehind, DigestConflict, FragmentPublishedElsewhere, UnitTaken
 from meta.etcd.errors import EtcdError, Rejected
 from meta.mapping.errors import MalformedPublication
 from meta.mapping.publication import Current
-from meta.observation import Observation
-from meta.registry import known_fragment
+from meta.observability.observation import Observation
+from meta.observability.trouble import Troubles
+from meta.reconciliation.adoption import Adoption
+from meta.registry.fragments import known_fragment
 from meta.store.database import Database, Transaction
-from meta.trouble import Troubles
 
 CONFLICTS = (DigestConflict, UnitTaken, CannotAdopt, MalformedPublication)
 

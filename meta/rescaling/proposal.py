@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from meta.errors import BadGoal, UnitsNotAlive, UnitsNotLabelled, shown_some
-from meta.goal import ByLoad, ChangedUnits, Goal, OnUnits, SameUnits, ToParallelism
 from meta.lifecycle import Moment, Worker
 from meta.mapping.diff import Diff
 from meta.mapping.errors import NoUnits
@@ -20,6 +19,7 @@ from meta.mapping.placement import choose_units
 from meta.mapping.plan import Certificate, Plan, plan
 from meta.mapping.publication import MappingVersion
 from meta.mapping.unit import Unit
+from meta.rescaling.goal import ByLoad, ChangedUnits, Goal, OnUnits, SameUnits, ToParallelism
 from storage_keys.errors import StorageKeyError
 from storage_keys.vnode import check_vnode_count
 

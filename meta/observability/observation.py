@@ -7,7 +7,7 @@ from time import perf_counter
 
 from structlog.contextvars import bound_contextvars
 
-from meta.metrics import Metrics
+from meta.observability.metrics import Metrics
 
 Attributes = Mapping[str, str | int | None]
 

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from meta.adapting import Adapting
-from meta.comparison import Comparison
 from meta.etcd.errors import EtcdError
 from meta.hearing import Hearing
 from meta.lifecycle import Moment
 from meta.mapping.publication import Phase
-from meta.publishing import Publishing
-from meta.registry import held_fragment
-from meta.settling import settle
+from meta.reconciliation.comparison import Comparison
+from meta.reconciliation.publishing import Publishing
+from meta.registry.fragments import held_fragment
+from meta.rescaling.adapting import Adapting
+from meta.rescaling.settling import settle
+from meta.rescaling.superseding import Superseding
 from meta.store.database import Database, retry_conflicts
-from meta.superseding import Superseding
 
 
 @dataclass(slots=True)
