@@ -66,7 +66,7 @@ def place(type_: KeyType, value: object) -> Place:
     Raises `MalformedKey` for any other value that is none of the type. A struct or an array that the type lacks is
     put below all others, since only whether it is equal can be asked.
     """
-    floor, exact = _floor(type_, value)
+    floor, exact = floor_of(type_, value)
     if floor is None:
         return Place(b"", b"")
     above = cut_above(type_, floor)
@@ -132,8 +132,11 @@ def _integer_bounds(type_: Boolean | Decimal | SignedType) -> tuple[int, int]:
     return -half, half - 1
 
 
-def _floor(type_: KeyType, value: object) -> tuple[Canonical | None, bool]:
-    """The greatest value of the type that is not above `value`, and whether it is the same; None: all are above."""
+def floor_of(type_: KeyType, value: object) -> tuple[Canonical | None, bool]:
+    """The greatest value of the type that is not above `value`, and whether it is the same; None: all are above.
+
+    Takes and refuses what `place` does.
+    """
     found: tuple[Canonical | None, bool]
     match type_, value:
         case ((Integer() | Decimal()), decimal.Decimal()):
@@ -190,7 +193,7 @@ def _floor_of_double(value: object) -> tuple[float, bool]:
 def _same_nested(types: Sequence[KeyType], values: Sequence[object]) -> tuple[Canonical | None, bool]:
     found: list[Canonical | None] = []
     for type_, value in zip(types, values, strict=True):
-        inner, exact = (None, True) if value is None else _floor(type_, value)
+        inner, exact = (None, True) if value is None else floor_of(type_, value)
         if not exact:
             return None, False
         found.append(inner)

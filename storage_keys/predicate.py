@@ -4,7 +4,7 @@ A filter is a conjunction, a sequence of predicates. Values are those of `storag
 what the column can hold: `k = 300` on a tinyint is a predicate that no row passes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -107,25 +107,30 @@ def between(column: str, low: object, high: object) -> tuple[Comparison, Compari
     return Comparison(column, ">=", low), Comparison(column, "<=", high)
 
 
-def parse_filters(document: object, types: Mapping[str, KeyType]) -> tuple[Predicate, ...]:
+def parse_filters(
+    document: object, types: Mapping[str, KeyType], read: Callable[[KeyType, object], object] = from_json
+) -> tuple[Predicate, ...]:
     """The predicates of a JSON array of filters, whose values are written as for `vnodectl key`.
 
     `["k", "=", 5]`, also with `<=>`, `<`, `<=`, `>` and `>=`; `["k", "in", [1, 2]]`; `["k", "between", 1, 5]`;
     `["s", "like", "abc%"]`; `["t", "is null"]`; `["t", "is not null"]`. Operators may be in any case. `types` are
-    those of the table's columns. Raises `MalformedKey`, which tells which filter it is.
+    those of the table's columns; `read` takes values of another form. Raises `MalformedKey`, which tells which filter
+    it is.
     """
     if not isinstance(document, list):
         raise MalformedKey(f"the filters must be an array of filters, not {shown(document)}")
     found: list[Predicate] = []
     for position, item in enumerate(document):
         try:
-            found += _parsed(item, types)
+            found += _parsed(item, types, read)
         except StorageKeyError as error:
             raise MalformedKey(f"filter {position}, {shown(item)}: {error}") from None
     return tuple(found)
 
 
-def _parsed(item: object, types: Mapping[str, KeyType]) -> tuple[Predicate, ...]:
+def _parsed(
+    item: object, types: Mapping[str, KeyType], read: Callable[[KeyType, object], object]
+) -> tuple[Predicate, ...]:
     match item:
         case [str(column), str(written), *operands]:
             operator = " ".join(written.lower().split())
@@ -133,14 +138,17 @@ def _parsed(item: object, types: Mapping[str, KeyType]) -> tuple[Predicate, ...]
             raise MalformedKey('a filter is an array of a column, an operator and its values: ["k", "=", 5]')
     if column not in types:
         raise MalformedKey(f"no column is named {shown(column)}; the columns are {', '.join(types)}")
-    type_ = types[column]
+
+    def value(found: object) -> object:
+        return _value(types[column], read(types[column], found))
+
     match operator, operands:
-        case (("=" | "<=>" | "<" | "<=" | ">" | ">="), [value]):
-            return (Comparison(column, operator, _value(type_, value)),)
-        case "in", [list(values)]:
-            return (In(column, tuple(_value(type_, value) for value in values)),)
+        case (("=" | "<=>" | "<" | "<=" | ">" | ">="), [operand]):
+            return (Comparison(column, operator, value(operand)),)
+        case "in", [list(values) | tuple(values)]:
+            return (In(column, tuple(value(one) for one in values)),)
         case "between", [low, high] | [[low, high]]:
-            return between(column, _value(type_, low), _value(type_, high))
+            return between(column, value(low), value(high))
         case "like", [str(pattern)]:
             return (Like(column, pattern),)
         case "is null", []:
@@ -150,8 +158,7 @@ def _parsed(item: object, types: Mapping[str, KeyType]) -> tuple[Predicate, ...]
     raise MalformedKey(_wanted(operator))
 
 
-def _value(type_: KeyType, found: object) -> object:
-    value = from_json(type_, found)
+def _value(type_: KeyType, value: object) -> object:
     if value is not None:
         # Refuses what cannot be compared with the column.
         place(type_, value)

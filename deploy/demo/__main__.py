@@ -30,8 +30,8 @@ from deploy.demo.flights import MONTHS, Month, read_flights, write_months
 from deploy.demo.job import open_table, start_query
 from deploy.process import ServiceProcess
 from dispatcher.scan.reader import scan
-from dispatcher.scan.table import StateTable
 from dispatcher.subscription import Subscription
+from dispatcher.table.state_table import StateTable
 from meta.mapping.mapping import VnodeMapping
 from meta.vnodectl.client import Service
 from meta.vnodectl.rescaling import apply_token, show_plan
@@ -202,7 +202,7 @@ def _scan(api: Service, spark: SparkSession, table: StateTable) -> int:
     with out.status("     scanning"):
         counted = scan(spark, table, mapping, columns=["tailnum"]).groupBy(sf.spark_partition_id()).count()
         groups = sorted((row[0], row[1]) for row in counted.collect())
-        one_plane = scan(spark, table, mapping, equals={"tailnum": PLANE}, columns=["month"]).count()
+        one_plane = scan(spark, table, mapping, filters=[("tailnum", "=", PLANE)], columns=["month"]).count()
     for slot, rows in groups:
         out.print(f"     partition {slot} is unit {mapping.units[slot]}: {rows:,} rows")
     out.print(f"     plane {PLANE}: {one_plane} flights, read from its one vnode of 256")

@@ -7,9 +7,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from dispatcher.scan.table import StateTable
 from dispatcher.streaming import Batch, each_batch
 from dispatcher.subscription import Subscription
+from dispatcher.table.state_table import StateTable
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.types import BIGINT, STRING
 

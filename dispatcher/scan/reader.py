@@ -1,129 +1,185 @@
-"""A state table as a DataFrame of one partition for each unit, read by Spark's native Parquet reader."""
+"""A state table as a DataFrame of one partition for each group of a scan plan.
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+Rows that no other file can hide are read by Spark's native Parquet reader, the others are merged in Arrow.
+"""
 
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import or_
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from dispatcher.scan.errors import UnknownColumns
-from dispatcher.scan.plan import Interval, ScanGroup, plan_scan
-from dispatcher.scan.table import StateTable, stored_columns
-from dispatcher.scan.writer import PREFIX, STORAGE_KEY
+from dispatcher.scan.filters import Conditions, conditions, joined
+from dispatcher.scan.group_rows import Wanted, group_rows
+from dispatcher.scan.plan import Interval, ScanGroup, ScanPlan, plan_scan
+from dispatcher.table.columns import logged
+from dispatcher.table.errors import UnknownColumns
+from dispatcher.table.file import DELETED, PREFIX, STORAGE_KEY, Kind
+from dispatcher.table.location import literal_path
+from dispatcher.table.state_table import StateTable
 from meta.mapping.mapping import VnodeMapping
-from storage_keys.hash import hash_row
-from storage_keys.spark import quoted, signed_column
-from storage_keys.types import Date, Floating, KeyType, Timestamp, TimestampNtz
-from storage_keys.value import canonical
-from storage_keys.vnode import PREFIX_COUNT, prefix_of
+from storage_keys.predicate import Predicate
+from storage_keys.pruning import Pruned, prune
+from storage_keys.spark import quoted
+from storage_keys.vnode import PREFIX_COUNT
 
-_EVERYTHING: Final = (Interval(0, PREFIX_COUNT - 1),)
+_COMPARED_RUNS_MAX: Final = 16
+"""So many runs of prefixes are compared one by one. More are looked up, which costs a row the same for any number."""
+
+
+class Mapped(Protocol):
+    """What has a mapping, at once or further inside: a mapping version, or a subscription's latest."""
+
+    @property
+    def mapping(self) -> "VnodeMapping | Mapped": ...
 
 
 def scan(
     spark: SparkSession,
     table: StateTable,
-    mapping: VnodeMapping,
+    mapping: VnodeMapping | Mapped,
     *,
-    equals: Mapping[str, object] | None = None,
+    tasks: int | None = None,
     columns: Sequence[str] | None = None,
+    filters: Iterable[Predicate | Sequence[object]] = (),
+    version: int | None = None,
 ) -> DataFrame:
-    """The rows of the newest snapshot, each once; partition i holds those of `mapping.units[i]`, and no other exists.
+    """The rows of a snapshot (the newest by default), each once; partition i holds those of group i of the plan.
 
-    `columns` are the user's (all by default), and `_storage_key`. `equals` gives distribution columns a value
-    (a `storage_keys.value.Value`, None for NULL); once it names all of them, one vnode's files are opened.
-    Raises `UnknownColumns`, `StorageKeyError` for a value that does not fit, `Malformed` for an unowned vnode.
+    Without `tasks`, group i is `mapping.units[i]`. `columns` are the user's (all by default), and `_storage_key`.
+    `filters` are those of `dispatcher.scan.filters.conditions`, and all of them must pass; what they say of the key
+    decides which files are opened. Raises `UnknownColumns`, `StorageKeyError` for a filter that cannot be used,
+    `Malformed` for an unowned vnode.
     """
-    wanted = dict(equals or {})
     names = list(table.columns.names if columns is None else columns)
-    _require_known(table, "distribution columns", wanted, table.schema.distribution)
-    _require_known(table, "columns", names, (*table.columns.names, STORAGE_KEY))
-    groups = plan_scan(mapping, table.snapshot().files, prefix_of_equality(table, wanted))
-    nothing = _nothing(spark, stored_columns(table))
+    require_columns(table, names)
+    asked = conditions(table.columns, filters)
+    plan = planned(table, mapping, asked, tasks=tasks, version=version)
+    read = _Read(spark, table, tuple(dict.fromkeys([*names, *asked.columns])) or (STORAGE_KEY,), asked)
     # Since 4.1 Spark zips the children of a union that are all of a single partition, into one partition
     # (spark.sql.unionOutputPartitioning). `nothing` has no partition, so it is not of a single one.
-    found = _union([*(_rows_of(spark, table, group, nothing) for group in groups), nothing])
-    types = dict(zip(table.schema.distribution, table.schema.distribution_types, strict=True))
-    for name, value in wanted.items():
-        # Other keys have this prefix too.
-        found = found.where(_equals(types[name], quoted(name), value))
-    return found.select(*(quoted(name) for name in names))
+    found = _union([*(read.rows_of(group) for group in plan.groups), read.nothing])
+    # Where nothing can pass no group has files, and the condition would show Spark that all are empty.
+    condition = None if asked.are_never_met else asked.as_column()
+    return (found if condition is None else found.where(condition)).select(*(quoted(name) for name in names))
 
 
-def prefix_of_equality(table: StateTable, equals: Mapping[str, object]) -> int | None:
-    """The prefix that the rows must have; None while a distribution column is free."""
-    schema = table.schema
-    if not schema.distribution or not set(schema.distribution) <= set(equals):
-        return None
-    return prefix_of(hash_row(schema.distribution_types, [equals[name] for name in schema.distribution]))
+def planned(
+    table: StateTable,
+    mapping: VnodeMapping | Mapped,
+    asked: Conditions,
+    *,
+    tasks: int | None = None,
+    version: int | None = None,
+) -> ScanPlan:
+    """The groups of a scan. What cannot be, no group has."""
+    while not isinstance(mapping, VnodeMapping):
+        mapping = mapping.mapping
+    pruned = Pruned((), (), (), ("no row can pass",))
+    if not asked.are_never_met:
+        pruned = prune(table.schema, asked.predicates)
+    return plan_scan(mapping, table.snapshot(version).files, tasks=tasks, pruned=pruned)
 
 
-def _nothing(spark: SparkSession, columns: StructType) -> DataFrame:
-    """No rows in no partitions, and Spark's optimizer does not know it.
+def require_columns(table: StateTable, names: Sequence[str]) -> None:
+    """Refuse what is no column of the user's, nor `_storage_key`, by `UnknownColumns`."""
+    known = (*table.columns.names, STORAGE_KEY)
+    strange = tuple(name for name in names if name not in known)
+    if strange:
+        raise UnknownColumns(table.uri, "columns", strange, known)
 
-    It drops a child that it can prove empty out of a union (a filter over NULL literals is enough), and all
-    partitions after that one would be another slot's.
-    """
-    return spark.createDataFrame(spark.sparkContext.emptyRDD(), columns)
+
+class _Read:
+    """What is the same for all groups of a scan."""
+
+    def __init__(
+        self, spark: SparkSession, table: StateTable, names: tuple[str, ...], asked: Conditions
+    ) -> None:
+        self._spark = spark
+        self._names = names
+        # Spark reads a column that a file lacks as NULL.
+        self._stored = logged(table.columns)
+        self._given = StructType([self._stored[name] for name in names])
+        self._wanted = Wanted.of(table.schema.table_id, self._given, asked)
+        self.nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), self._given)
+        """No rows in no partitions, and Spark's optimizer does not know it.
+
+        It drops a child that it can prove empty out of a union (a filter over NULL literals is enough), and all
+        partitions after that one would be another group's.
+        """
+
+    def rows_of(self, group: ScanGroup) -> DataFrame:
+        """The group's rows in one partition."""
+        if not group.files:
+            return self.nothing.coalesce(1)
+        return self._merged(group) if group.merges else self._native(group)
+
+    def _native(self, group: ScanGroup) -> DataFrame:
+        paths = [literal_path(file.path) for file in group.files]
+        # Without the option, folders named a=b would be columns.
+        rows = self._spark.read.schema(self._stored).parquet(*paths, recursiveFileLookup=True)
+        if not _all_within(group):
+            rows = rows.where(_within(group))
+        if any(file.kind is Kind.CHANGES for file in group.files):
+            rows = rows.where(quoted(DELETED).isNull() | ~quoted(DELETED))
+        return rows.select(*(quoted(name) for name in self._names)).coalesce(1)
+
+    def _merged(self, group: ScanGroup) -> DataFrame:
+        return self._spark.range(0, 1, 1, 1).mapInArrow(_reading(group, self._wanted), self._given)
 
 
-def _rows_of(spark: SparkSession, table: StateTable, group: ScanGroup, nothing: DataFrame) -> DataFrame:
-    """The group's rows in one partition."""
-    if not group.files:
-        return nothing.coalesce(1)
-    paths = [_literal_path(file.path) for file in group.files]
-    rows = spark.read.schema(stored_columns(table)).parquet(*paths)
-    if group.prefixes != _EVERYTHING:
-        rows = rows.where(_any_of([_between(run) for run in group.prefixes]))
-    return rows.coalesce(1)
+def _reading(
+    group: ScanGroup, wanted: Wanted
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(one_row: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in one_row:
+            yield from group_rows(group, wanted)
+
+    return read
 
 
 def _union(parts: list[DataFrame]) -> DataFrame:
     """Built as a shallow tree: a chain of hundreds takes Spark seconds to analyse."""
-    if len(parts) == 1:
-        return parts[0]
-    middle = len(parts) // 2
-    return _union(parts[:middle]).union(_union(parts[middle:]))
+    found = joined(DataFrame.union, parts)
+    assert found is not None
+    return found
 
 
-def _between(run: Interval) -> Column:
+def _all_within(group: ScanGroup) -> bool:
+    """Whether all rows of the group's files are the group's."""
+    runs = [*group.prefixes, Interval(PREFIX_COUNT, PREFIX_COUNT)]
+    # The run that a file ends in or before; the one behind the last holds no file.
+    ends = (
+        runs[bisect_left(group.prefixes, file.last_prefix, key=lambda run: run.last)] for file in group.files
+    )
+    return all(run.first <= file.first_prefix for run, file in zip(ends, group.files, strict=True))
+
+
+def _within(group: ScanGroup) -> Column:
+    """Whether a row's prefix is one of the group's."""
+    runs = group.prefixes
+    if len(runs) <= _COMPARED_RUNS_MAX:
+        found = joined(or_, [_between(run.first, run.last) for run in runs])
+        assert found is not None
+        return found
+    # The first is what the Parquet reader can skip by.
+    return _between(runs[0].first, runs[-1].last) & _looked_up(group.lookup)
+
+
+def _between(first: int, last: int) -> Column:
     prefix = sf.col(PREFIX)
-    return prefix == run.first if run.first == run.last else prefix.between(run.first, run.last)
+    return prefix == first if first == last else prefix.between(first, last)
 
 
-def _any_of(conditions: list[Column]) -> Column:
-    """A shallow tree again: a chain of a thousand ORs overflows Spark's stack."""
-    if len(conditions) == 1:
-        return conditions[0]
-    middle = len(conditions) // 2
-    return _any_of(conditions[:middle]) | _any_of(conditions[middle:])
-
-
-def _equals(type_: KeyType, column: Column, value: object) -> Column:
-    """Whether the column has the value, NULL being equal to NULL. Refuses a value of another type."""
-    if value is None:
-        return column.isNull()
-    number = canonical(type_, value)
-    match type_:
-        # As numbers: a filter on dates that Spark hands to the Parquet reader goes through Java's old calendar,
-        # which lacks ten days of 1582, and would skip the rows of those days.
-        case Date() | Timestamp() | TimestampNtz():
-            return signed_column(type_, column).eqNullSafe(sf.lit(number))
-        # A filter on the column itself goes to the Parquet reader, to whose dictionaries -0.0 is not 0.0.
-        case Floating():
-            return (column.cast("double") + 0.0).eqNullSafe(sf.lit(number))
-        case _:
-            return column.eqNullSafe(sf.lit(value).cast(type_.sql_name))
-
-
-def _literal_path(path: str) -> str:
-    """As Spark's reader takes it, which expands patterns and looks for bare paths in the default file system."""
-    escaped = "".join(f"\\{char}" if char in "*?[]{}\\" else char for char in path)
-    return escaped if "://" in path else f"file:{escaped}"
-
-
-def _require_known(table: StateTable, what: str, names: Iterable[str], known: Sequence[str]) -> None:
-    strange = tuple(name for name in names if name not in known)
-    if strange:
-        raise UnknownColumns(table.uri, what, strange, tuple(known))
+def _looked_up(lookup: bytes) -> Column:
+    """A bit for each prefix, in one literal that Spark splits once, in planning (see `dispatcher.routing`)."""
+    words = np.packbits(np.frombuffer(lookup, np.uint8), bitorder="little").view("<i8")
+    array = sf.split(sf.lit(",".join(map(str, words))), ",").cast("array<bigint>")
+    prefix = sf.col(PREFIX)
+    word = sf.element_at(array, sf.shiftright(prefix, 6) + 1)
+    return sf.call_function("shiftright", word, prefix.bitwiseAND(63)).bitwiseAND(1) == 1

@@ -9,7 +9,18 @@ import typer
 from rich.markup import escape
 from stamina.instrumentation import set_on_retry_hooks
 
-from meta.vnodectl import fragments, keys, mappings, policy, rescaling, reversal, sources, tokens, workers
+from meta.vnodectl import (
+    fragments,
+    keys,
+    mappings,
+    policy,
+    rescaling,
+    reversal,
+    scan,
+    sources,
+    tokens,
+    workers,
+)
 from meta.vnodectl.audit import audit
 from meta.vnodectl.client import REFUSED, ServiceError
 from meta.vnodectl.draining import drain
@@ -62,6 +73,7 @@ app.add_typer(fragments.app, name="fragment", rich_help_panel=NOUNS)
 app.add_typer(mappings.app, name="mapping", rich_help_panel=NOUNS)
 app.command(rich_help_panel=OFFLINE)(sources.expand)
 app.add_typer(keys.app, name="key", rich_help_panel=OFFLINE)
+app.add_typer(scan.app, name="scan", rich_help_panel=OFFLINE)
 
 
 @app.callback()

@@ -16,8 +16,8 @@ from deploy.demo.evidence import Evidence, Owners, examine, read_rows
 from deploy.demo.job import open_table, start_query
 from deploy.process import ServiceProcess
 from dispatcher.scan.reader import scan
-from dispatcher.scan.table import StateTable
 from dispatcher.subscription import Subscription
+from dispatcher.table.state_table import StateTable
 from meta.mapping.mapping import VnodeMapping
 from meta.vnodectl.client import Service
 from meta.vnodectl.waiting import wait_until_settled

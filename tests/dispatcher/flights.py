@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from dispatcher.routing import dispatch
 from dispatcher.scan.reader import scan
-from dispatcher.scan.table import Commit, StateTable
+from dispatcher.table.state_table import Commit, StateTable
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import MappingVersion
 from meta.mapping.unit import Unit

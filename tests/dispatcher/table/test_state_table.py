@@ -16,15 +16,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from dispatcher.routing import ReservedColumns
-from dispatcher.scan.errors import (
+from dispatcher.table.errors import (
     AnotherCheckpoint,
     ConcurrentCommit,
     NotAStateTable,
     TableError,
     TableMismatch,
 )
-from dispatcher.scan.reader import scan
-from dispatcher.scan.table import Commit, StateTable
+from dispatcher.table.state_table import Commit, StateTable
 from storage_keys.errors import StorageKeyError, UnsupportedType
 from storage_keys.hash import hash_row
 from storage_keys.key import KeyColumn, KeySchema
@@ -37,11 +36,11 @@ from tests.dispatcher.flights import (
     LEGS,
     MAPPINGS,
     append,
-    check_scan,
     flights,
     prefix,
     with_column,
 )
+from tests.dispatcher.table.visible import visible
 
 
 def test_each_unit_that_has_rows_writes_one_file(spark: SparkSession, tmp_path: Path) -> None:
@@ -68,7 +67,7 @@ def test_a_batch_is_committed_once(spark: SparkSession, tmp_path: Path) -> None:
     assert not append(spark, table, mapping, range(10, 20), 5, app="another query").skipped
     assert not append(spark, table, mapping, range(0), 6).skipped
     assert append(spark, table, mapping, range(20, 30), 6).skipped
-    check_scan(spark, table, mapping, range(20))
+    check_rows(table, range(20))
 
 
 @pytest.mark.parametrize("batch", [0, 4])
@@ -82,7 +81,7 @@ def test_a_new_checkpoint_under_an_old_app_id_is_refused_and_loses_no_rows_in_si
         append(spark, table, mapping, range(10, 20), batch)
     assert (refused.value.batch_id, refused.value.committed) == (batch, 5)
     assert not append(spark, table, mapping, range(10, 20), batch, app="its own").skipped
-    check_scan(spark, table, mapping, range(20))
+    check_rows(table, range(20))
 
 
 def test_a_task_that_fails_halfway_removes_its_file(spark: SparkSession, tmp_path: Path) -> None:
@@ -94,7 +93,7 @@ def test_a_task_that_fails_halfway_removes_its_file(spark: SparkSession, tmp_pat
     with pytest.raises(PySparkException, match="the length of a storage key"):
         table.append(doomed, app_id="q", batch_id=0)
     assert list(tmp_path.glob("*.parquet")) == []
-    assert scan(spark, table, MAPPINGS["12 vnodes"]).count() == 0
+    assert visible(table) == []
     commit = table.append(doomed.where("s = 'a'"), app_id="q", batch_id=0)
     assert (commit.rows, commit.skipped) == (69_999, False)
 
@@ -105,9 +104,9 @@ def test_of_a_job_that_fails_nothing_is_seen(spark: SparkSession, tmp_path: Path
     rows = spark.createDataFrame(flights(range(10)), COLUMNS).repartitionByRange(3, "day")
     with pytest.raises(PySparkException, match="doom"):
         table.append(rows.withColumn("day", day), app_id="q", batch_id=0)
-    check_scan(spark, table, MAPPINGS["12 vnodes"], range(0))
+    assert visible(table) == []
     assert not append(spark, table, MAPPINGS["12 vnodes"], range(5), 0).skipped
-    check_scan(spark, table, MAPPINGS["12 vnodes"], range(5))
+    check_rows(table, range(5))
 
 
 @pytest.mark.parametrize(
@@ -146,15 +145,19 @@ def test_a_writer_that_is_overtaken(
     if outcome == "both land":
         assert isinstance(result, Commit)
         assert not result.skipped
-        check_scan(spark, table, MAPPINGS["12 vnodes"], range(20))
+        check_rows(table, range(20))
     else:
         if outcome == "skipped":
             assert isinstance(result, Commit)
             assert result.skipped
         else:
             assert isinstance(result, ConcurrentCommit)
-            assert (result.app_id, result.batch_id) == slow
-        check_scan(spark, table, MAPPINGS["12 vnodes"], range(10, 20))
+            assert result.what == f"batch {slow[1]} of {slow[0]}"
+        check_rows(table, range(10, 20))
+
+
+def check_rows(table: StateTable, ids: Iterable[int]) -> None:
+    assert sorted(visible(table), key=repr) == sorted(flights(ids), key=repr)
 
 
 def held_at(port: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -208,11 +211,11 @@ def test_a_table_of_another_format_or_none_at_all_is_refused(tmp_path: Path) -> 
     DeltaTable.create(tmp_path / "plain", pa.schema([("k", pa.int64())]))
     with pytest.raises(NotAStateTable, match=r"vnodemap\.formatVersion"):
         StateTable.open(tmp_path / "plain")
-    StateTable.create_or_open(tmp_path / "newer", KEY, COLUMNS)
-    log = tmp_path / "newer" / "_delta_log" / f"{0:020d}.json"
-    log.write_text(log.read_text().replace('"vnodemap.formatVersion":"1"', '"vnodemap.formatVersion":"2"'))
-    with pytest.raises(TableMismatch, match=r"its format version: 1 here, 2 in the table"):
-        StateTable.open(tmp_path / "newer")
+    StateTable.create_or_open(tmp_path / "older", KEY, COLUMNS)
+    log = tmp_path / "older" / "_delta_log" / f"{0:020d}.json"
+    log.write_text(log.read_text().replace('"vnodemap.formatVersion":"2"', '"vnodemap.formatVersion":"1"'))
+    with pytest.raises(TableMismatch, match=r"its format version: 2 here, 1 in the table"):
+        StateTable.open(tmp_path / "older")
 
 
 def test_a_path_that_deltalake_would_misread_is_refused(tmp_path: Path) -> None:
@@ -233,7 +236,7 @@ def test_a_place_that_is_no_table_or_is_one_no_more_is_refused_by_name(
         StateTable.create_or_open(tmp_path / "t", KEY, COLUMNS)
     shutil.rmtree(tmp_path / "t")
     with pytest.raises(NotAStateTable, match="no Delta table"):
-        scan(spark, table, MAPPINGS["one vnode"])
+        table.snapshot()
 
 
 def test_intervals_are_refused_before_a_table_is_made_of_them(tmp_path: Path) -> None:
@@ -253,7 +256,16 @@ def test_columns_that_do_not_fit_the_key_or_carry_our_names_are_refused(tmp_path
         StateTable.create_or_open(tmp_path, KEY, wide_day)
     with pytest.raises(StorageKeyError, match="'tailnum'"):
         StateTable.create_or_open(tmp_path, KEY, StructType([COLUMNS["id"], COLUMNS["day"]]))
-    for name in ("_vnode", "_unit", "_mapping_version", "_vnode_prefix", "_Storage_Key"):
+    for name in (
+        "_vnode",
+        "_unit",
+        "_mapping_version",
+        "_vnode_prefix",
+        "_Storage_Key",
+        "_deleted",
+        "_kind",
+        "_sequence",
+    ):
         with pytest.raises(ReservedColumns, match=name):
             StateTable.create_or_open(tmp_path, KEY, with_column(name, "integer"))
     assert list(tmp_path.iterdir()) == []

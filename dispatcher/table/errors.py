@@ -31,17 +31,13 @@ class TableMismatch(TableError):
 
 
 class ConcurrentCommit(TableError):
-    """Another writer took this transaction's place; nothing of the batch is visible."""
+    """Another writer's commit came between; nothing of `what` is visible."""
 
-    def __init__(self, uri: str, app_id: str, batch_id: int, reason: str) -> None:
+    def __init__(self, uri: str, what: str, reason: str) -> None:
         self.uri = uri
-        self.app_id = app_id
-        self.batch_id = batch_id
+        self.what = what
         self.reason = reason
-        super().__init__(
-            f"batch {batch_id} of {app_id} was not committed to {uri} ({reason}); append it again,"
-            f" and see that only one query writes as {app_id}"
-        )
+        super().__init__(f"{what} was not committed to {uri}: {reason}")
 
 
 class AnotherCheckpoint(TableError):
@@ -58,6 +54,16 @@ class AnotherCheckpoint(TableError):
         )
 
 
+class UnusableBatch(TableError):
+    """An app id and a batch id by which a batch cannot be told from others."""
+
+    def __init__(self, uri: str, app_id: object, batch_id: object, reason: str) -> None:
+        self.uri = uri
+        self.app_id = app_id
+        self.batch_id = batch_id
+        super().__init__(f"app_id {app_id!r} with batch_id {batch_id!r} is no batch for {uri}: {reason}")
+
+
 class UnknownColumns(TableError):
     """`what` says what the columns were named for."""
 
@@ -66,3 +72,30 @@ class UnknownColumns(TableError):
         self.names = names
         self.known = known
         super().__init__(f"{', '.join(names)} cannot be {what} of {uri}; there are {', '.join(known)}")
+
+
+class RepeatedKey(TableError):
+    """Two changes of one key in a commit, of which neither is the later one."""
+
+    def __init__(self, uri: str, key: dict[str, object]) -> None:
+        self.uri = uri
+        self.key = key
+        shown = ", ".join(f"{name} = {value!r}" for name, value in key.items())
+        super().__init__(
+            f"the rows have the key ({shown}) more than once, and {uri} takes one change of a key in a commit;"
+            " keep the row that counts, for instance by dropDuplicates or max_by. Nothing was written"
+        )
+
+
+class VersionGone(TableError):
+    """`first` and `last` are the versions that are kept."""
+
+    def __init__(self, uri: str, version: int, first: int, last: int) -> None:
+        self.uri = uri
+        self.version = version
+        self.first = first
+        self.last = last
+        super().__init__(
+            f"there is no version {version} of {uri}: versions {first} to {last} are kept;"
+            " read one of them, and vacuum with a larger older_than_hours to keep versions for longer"
+        )

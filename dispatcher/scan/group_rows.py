@@ -1,0 +1,50 @@
+"""The rows of one scan group as Arrow batches, in the task that has the group."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from dispatcher.scan.filters import Conditions
+from dispatcher.scan.plan import ScanGroup
+from dispatcher.table.file import DELETED, Kind
+from dispatcher.table.merge import SortedRows, merged
+from dispatcher.table.sorted_file import Selection, sorted_rows
+from storage_keys.range import PrefixRun
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What each group is read for: `schema` has at least one column, and those of `condition`."""
+
+    table_id: int
+    schema: pa.Schema
+    condition: pc.Expression | None
+
+    @classmethod
+    def of(cls, table_id: int, columns: StructType, asked: Conditions) -> Self:
+        condition = None if asked.are_never_met else asked.as_expression()
+        return cls(table_id, to_arrow_schema(columns, timezone="UTC"), condition)
+
+
+def group_rows(group: ScanGroup, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """What a reader sees of the group's files, without rows for which the condition is not true."""
+    runs = tuple(PrefixRun(run.first, run.last) for run in group.prefixes)
+    sources = sorted_rows(group.files, Selection(wanted.table_id, wanted.schema, runs))
+    names = wanted.schema.names
+    found = merged(sources, names) if group.merges else _side_by_side(sources, names)
+    for batch in found:
+        # After the merge: a row that does not pass may hide one that does.
+        rows = pa.Table.from_batches([batch])
+        yield from (rows if wanted.condition is None else rows.filter(wanted.condition)).to_batches()
+
+
+def _side_by_side(sources: list[SortedRows], names: list[str]) -> Iterator[pa.RecordBatch]:
+    for source in sources:
+        for batch in source.batches:
+            rows = batch.filter(pc.invert(batch[DELETED])) if source.kind is Kind.CHANGES else batch
+            yield rows.select(names)

@@ -1,0 +1,106 @@
+"""The columns of a state table, and of what is written to it: refused here before anything is."""
+
+import json
+from collections.abc import Iterable
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from dispatcher.routing import ROUTING_COLUMNS, refuse_reserved
+from dispatcher.table.errors import TableMismatch, UnknownColumns
+from dispatcher.table.file import DELETED, KIND, PREFIX, SEQUENCE, STORAGE_KEY
+from storage_keys.errors import StorageKeyError, UnsupportedType
+from storage_keys.key import KeySchema
+from storage_keys.spark import types_of
+from storage_keys.types import DayTimeInterval, YearMonthInterval
+
+_OURS = StructType(
+    [
+        StructField(PREFIX, IntegerType()),
+        StructField(STORAGE_KEY, BinaryType()),
+        StructField(DELETED, BooleanType()),
+        StructField(SEQUENCE, LongType()),
+        StructField(KIND, StringType()),
+    ]
+)
+
+
+def stored(columns: StructType) -> StructType:
+    """The columns in all files: the user's, the prefix and the storage key."""
+    return StructType([*columns.fields, _OURS[PREFIX], _OURS[STORAGE_KEY]])
+
+
+def logged(columns: StructType) -> StructType:
+    """The columns of the Delta table."""
+    return StructType([*columns.fields, *_OURS.fields])
+
+
+def users(struct: StructType) -> StructType:
+    """The user's columns of those of the Delta table."""
+    return StructType([column for column in struct.fields if column.name not in _OURS.names])
+
+
+def nullable(struct: StructType) -> StructType:
+    return StructType([StructField(column.name, column.dataType) for column in struct.fields])
+
+
+def require_creatable(uri: str, schema: KeySchema, columns: StructType) -> None:
+    refuse_reserved(columns.names, (*ROUTING_COLUMNS, *_OURS.names))
+    names = [column.name for column in schema.columns]
+    for column, found in zip(schema.columns, types_of(columns, names), strict=True):
+        if column.type != found:
+            what = f"the type of key column {column.name}"
+            raise TableMismatch(uri, what, ours=found.sql_name, theirs=column.type.sql_name)
+        if isinstance(found, YearMonthInterval | DayTimeInterval):
+            accepted = ("int for months", "bigint for microseconds")
+            raise UnsupportedType(found.sql_name, accepted, "a key column of a Delta table").in_column(
+                column.name
+            )
+
+
+def require_same_key(uri: str, wanted: KeySchema, found: KeySchema) -> None:
+    try:
+        wanted.require_same(found)
+    except StorageKeyError as error:
+        ours, theirs = (json.dumps(schema.to_json(), sort_keys=True) for schema in (wanted, found))
+        raise TableMismatch(uri, "the key schema", ours=ours, theirs=theirs) from error
+
+
+def require_same_columns(uri: str, wanted: StructType, found: StructType) -> None:
+    ours, theirs = _described(wanted), _described(found)
+    if ours != theirs:
+        raise TableMismatch(uri, "the columns", ours=ours, theirs=theirs)
+
+
+def require_rows(uri: str, columns: StructType, given: StructType) -> None:
+    """Refuse rows that would lose a column or change a type on their way into the table."""
+    require_same_columns(uri, _own(uri, columns, given, columns.names, "columns to write"), columns)
+
+
+def require_keys(uri: str, columns: StructType, given: StructType, schema: KeySchema) -> None:
+    """Refuse rows whose keys would be no keys of the table."""
+    names = [column.name for column in schema.columns]
+    wanted = StructType([columns[name] for name in names])
+    require_same_columns(uri, _own(uri, columns, given, names, "columns to delete by"), wanted)
+
+
+def _own(uri: str, columns: StructType, given: StructType, names: Iterable[str], what: str) -> StructType:
+    """Those of the given columns that are named, in the order of the names."""
+    by_name = {column.name: column for column in given.fields if column.name not in ROUTING_COLUMNS}
+    known = tuple(columns.names)
+    strange = tuple(name for name in by_name if name not in known)
+    if strange:
+        raise UnknownColumns(uri, what, strange, known)
+    return StructType([by_name[name] for name in names if name in by_name])
+
+
+def _described(struct: StructType) -> str:
+    # Without nullability, which Spark drops and adds on the way.
+    return ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in struct.fields)

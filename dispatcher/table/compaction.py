@@ -1,0 +1,126 @@
+"""Many files of small commits into few: which are worth it, and the Spark job that merges them.
+
+Files of a contiguous range of sequences are replaced by others that show the same rows to all readers. Rows get the
+last sequence of the range. Changes are needed as long as there are older rows for them to hide: they get the first
+one, so that they do not hide those rows. Where the range begins with the first sequence of all, no change is left.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from dispatcher.table.columns import stored
+from dispatcher.table.file import DataFile, Kind
+from dispatcher.table.files import WrittenFile, in_groups, write_sorted
+from dispatcher.table.merge import compacted, merged
+from dispatcher.table.sorted_file import Selection, sorted_rows
+from dispatcher.table.writing import Written, run
+from meta.mapping.groups import groups as groups_of
+from meta.mapping.mapping import VnodeMapping
+from storage_keys.key import KeySchema
+from storage_keys.range import PrefixRun
+from storage_keys.vnode import prefixes_of
+
+SEQUENCES_MIN: Final = 4
+"""Fewer are not worth a compaction."""
+
+_GROUP_BYTES: Final = 64 * 1024 * 1024
+_NO_MAPPING: Final = VnodeMapping((0,) * 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """All files of a range of sequences, to be replaced; `whole` if none is older."""
+
+    files: tuple[DataFile, ...]
+    whole: bool
+
+    @property
+    def rows_sequence(self) -> int:
+        return max(file.sequence for file in self.files)
+
+    @property
+    def changes_sequence(self) -> int:
+        return min(file.sequence for file in self.files)
+
+
+def plan_compaction(files: Iterable[DataFile], *, force: bool = False) -> Compaction | None:
+    """From the oldest commit on that is no larger than all newer ones together; None while these are few.
+
+    So a row is rewritten when what came after it is as much, and what is left before is each time twice as large as
+    all after it. With `force`, everything.
+    """
+    ordered = sorted(files, key=lambda file: (-file.sequence, file.kind, file.path))
+    sequences, seen, seen_bytes = 0, 0, 0
+    taken = len(ordered) if force else 0
+    for at, (_, of_sequence) in enumerate(groupby(ordered, key=lambda file: file.sequence), start=1):
+        sizes = [file.size_bytes for file in of_sequence]
+        seen += len(sizes)
+        if sum(sizes) <= seen_bytes:
+            sequences, taken = at, max(taken, seen)
+        seen_bytes += sum(sizes)
+    if not taken or (sequences < SEQUENCES_MIN and not force):
+        return None
+    return Compaction(tuple(ordered[:taken]), whole=taken == len(ordered))
+
+
+def prefix_groups(
+    compaction: Compaction, mapping: VnodeMapping | None, groups: int | None
+) -> tuple[tuple[PrefixRun, ...], ...]:
+    """All prefixes, each in one of the groups: those of the mapping, or as many as asked for."""
+    if mapping is None and groups is None:
+        groups = min(1 + sum(file.size_bytes for file in compaction.files) // _GROUP_BYTES, 256)
+    mapping = mapping or _NO_MAPPING
+    return tuple(
+        tuple(PrefixRun(*prefixes_of(first, last, mapping.vnode_count)) for first, last in group.runs)
+        for group in groups_of(mapping, groups)
+    )
+
+
+def write_compacted(
+    spark: SparkSession,
+    compaction: Compaction,
+    groups: Sequence[tuple[PrefixRun, ...]],
+    root: str,
+    schema: KeySchema,
+    columns: StructType,
+    target_bytes: int,
+) -> tuple[tuple[WrittenFile, int], ...]:
+    """The files that show the same rows, and their sequences: one task for each group of prefixes."""
+    fields = to_arrow_schema(stored(columns))
+    files = compaction.files
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Written:
+        (at,) = (number for batch in batches for number in batch["id"].to_pylist())
+        selection = Selection(schema.table_id, fields, groups[at])
+        first = np.array([file.first_prefix for file in files])
+        last = np.array([file.last_prefix for file in files])
+        touched = [files[number] for number in np.flatnonzero(selection.touches(first, last))]
+        written: list[WrittenFile] = []
+        for kind in Kind:
+            rows = in_groups(_rows(touched, selection, kind, whole=compaction.whole))
+            written += write_sorted(rows, root, f"compacted-{kind}", kind, target_bytes)
+        return Written(tuple(written))
+
+    found = run(spark.range(0, len(groups), 1, len(groups)), write)
+    sequences = {Kind.ROWS: compaction.rows_sequence, Kind.CHANGES: compaction.changes_sequence}
+    return tuple((file, sequences[file.kind]) for one in found for file in one.files)
+
+
+def _rows(
+    files: Sequence[DataFile], selection: Selection, kind: Kind, *, whole: bool
+) -> Iterator[pa.RecordBatch]:
+    """What is left of one kind. The kinds are read one after the other, since each fills files of its own."""
+    names = selection.schema.names
+    if whole:
+        return merged(sorted_rows(files, selection), names) if kind is Kind.ROWS else iter(())
+    if all(file.kind is not kind for file in files):
+        return iter(())
+    return (batch for found, batch in compacted(sorted_rows(files, selection), names) if found is kind)

@@ -1,0 +1,131 @@
+"""Sorted rows into Parquet files. They become part of the table by a commit alone."""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from dispatcher.table.cutting import cut
+from dispatcher.table.file import PREFIX, Kind
+
+TARGET_BYTES: Final = 128 * 1024 * 1024
+"""Of a file's rows in Arrow; compressed it is smaller."""
+
+# A group is what a reader can skip by its statistics; a page, by the page index, what it can skip in it.
+GROUP_ROWS: Final = 65_536
+_PAGE_ROWS: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A complete file, `name` relative to the table. Prefixes are those of its rows, both ends included."""
+
+    name: str
+    kind: Kind
+    rows: int
+    size_bytes: int
+    first_prefix: int
+    last_prefix: int
+    written_ms: int
+
+
+def write_sorted(
+    tables: Iterable[pa.Table], root: str, name: str, kind: Kind, target_bytes: int
+) -> tuple[WrittenFile, ...]:
+    """Write rows, which come in order of storage keys, as files under the URL or path `root`.
+
+    `name` starts the names of the files. Where it fails, none of them is left.
+    """
+    filesystem, folder = filesystem_of(root)
+    found: list[WrittenFile] = []
+    pieces = cut(tables, target_bytes)
+    with ExitStack() as undo:
+        while (first := next(pieces, None)) is not None:
+            own = f"{name}-{uuid4().hex}.parquet"
+            undo.callback(_remove, filesystem, f"{folder}/{own}")
+            found.append(_write(filesystem, folder, own, kind, _until_end(first, pieces)))
+        undo.pop_all()
+    return tuple(found)
+
+
+def remove_files(root: str, names: Iterable[str]) -> None:
+    filesystem, folder = filesystem_of(root)
+    for name in names:
+        _remove(filesystem, f"{folder}/{name}")
+
+
+def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
+    """Credentials of object stores come from the process's environment."""
+    if "://" in root:
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
+        return found
+    return fs.LocalFileSystem(), root
+
+
+def in_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows in row groups; Spark's batches are smaller."""
+    return _regrouped(pa.Table.from_batches([batch]) for batch in batches)
+
+
+def _regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        if rows >= GROUP_ROWS:
+            whole = pa.concat_tables(waiting)
+            end = rows - rows % GROUP_ROWS
+            for start in range(0, end, GROUP_ROWS):
+                yield whole.slice(start, GROUP_ROWS)
+            waiting, rows = [whole.slice(end)], rows - end
+    if rows:
+        yield pa.concat_tables(waiting)
+
+
+def _until_end(first: pa.Table, pieces: Iterator[pa.Table | None]) -> Iterator[pa.Table]:
+    """The pieces of one file, up to the None that ends it."""
+    piece: pa.Table | None = first
+    while piece is not None:
+        yield piece
+        piece = next(pieces)
+
+
+def _write(
+    filesystem: fs.FileSystem, folder: str, name: str, kind: Kind, pieces: Iterator[pa.Table]
+) -> WrittenFile:
+    path = f"{folder}/{name}"
+    groups = _regrouped(pieces)
+    group = next(groups)
+    rows, first_prefix, last_prefix = 0, group[PREFIX][0].as_py(), 0
+    with filesystem.open_output_stream(path) as sink, _parquet(sink, group.schema) as parquet:
+        while group is not None:
+            parquet.write_table(group, GROUP_ROWS)
+            rows += group.num_rows
+            last_prefix = group[PREFIX][-1].as_py()
+            group = next(groups, None)
+    size_bytes = filesystem.get_file_info(path).size
+    return WrittenFile(name, kind, rows, size_bytes, first_prefix, last_prefix, time.time_ns() // 1_000_000)
+
+
+def _parquet(sink: pa.NativeFile, fields: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        fields,
+        compression="zstd",
+        write_page_index=True,
+        max_rows_per_page=_PAGE_ROWS,
+        # Arrow's types would carry the session's time zone; Parquet's own are what Spark reads.
+        store_schema=False,
+    )
+
+
+def _remove(filesystem: fs.FileSystem, path: str) -> None:
+    if filesystem.get_file_info(path).type == fs.FileType.File:
+        filesystem.delete_file(path)

@@ -1,0 +1,21 @@
+"""Where a table is: a path or an object store's URL."""
+
+from pathlib import Path
+
+from dispatcher.table.errors import NotAStateTable
+
+
+def location_of(uri: str | Path) -> str:
+    """Paths made absolute: an executor has another working folder."""
+    if isinstance(uri, str) and "://" in uri:
+        return uri.rstrip("/")
+    path = str(Path(uri).absolute())
+    if "%" in path:
+        raise NotAStateTable(path, "deltalake takes '%' for an escape; use a path without '%'")
+    return path
+
+
+def literal_path(path: str) -> str:
+    """As Spark's reader takes it, which expands patterns and looks for bare paths in the default file system."""
+    escaped = "".join(f"\\{char}" if char in "*?[]{}\\" else char for char in path)
+    return escaped if "://" in path else f"file:{escaped}"

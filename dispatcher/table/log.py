@@ -1,0 +1,314 @@
+"""The log of a state table, which deltalake reads and writes.
+
+Every commit that adds rows takes the next number (`_sequence`) as a transaction id of Delta's: of two that take one
+number at once, one is refused and commits the same files again under the next. A commit that replaces files takes a
+number of its own kind, since Delta lets two commits remove one file.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import stamina
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from dispatcher.table.errors import AnotherCheckpoint, ConcurrentCommit, NotAStateTable, VersionGone
+from dispatcher.table.file import KIND, PREFIX, SEQUENCE, DataFile, Kind
+from dispatcher.table.files import WrittenFile
+from storage_keys.vnode import PREFIX_COUNT
+
+APP_ID_PREFIX: Final = "vnodemap."
+_SEQUENCE_ID, _REPLACED_ID, _KEPT_ID = "vnodemap.sequence", "vnodemap.replaced", "vnodemap.kept"
+
+_LOG_KEPT_HOURS: Final = 30 * 24
+_CONFIGURATION: Final = {
+    # Delta keeps statistics of the first 32 columns unless told which.
+    "delta.dataSkippingStatsColumns": PREFIX,
+    # Versions go by `vacuum` alone.
+    "delta.enableExpiredLogCleanup": "false",
+    "delta.logRetentionDuration": f"interval {_LOG_KEPT_HOURS} hours",
+}
+_MS_OF_HOUR: Final = 3_600_000
+_RACING_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`app_id` is one query's own; its batch ids grow."""
+
+    app_id: str
+    id: int
+
+    def __str__(self) -> str:
+        return f"batch {self.id} of {self.app_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A batch in the table: `version` holds it, though a later version than its own may be named.
+
+    `skipped` where it had been committed before, or there was nothing to do: then `rows` is 0.
+    """
+
+    version: int
+    rows: int
+    files: tuple[str, ...]
+    skipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files of a version; their paths are absolute."""
+
+    version: int
+    files: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    uri: str
+    storage_options: Mapping[str, str]
+
+    def exists(self) -> bool:
+        try:
+            return DeltaTable.is_deltatable(self.uri, dict(self.storage_options))
+        except (DeltaError, OSError) as error:
+            raise NotAStateTable(self.uri, f"{error}; use another path") from error
+
+    def create(self, schema: Schema, configuration: Mapping[str, str]) -> None:
+        """Unless there is a table by then."""
+        try:
+            DeltaTable.create(
+                self.uri,
+                schema,
+                partition_by=[SEQUENCE, KIND],
+                configuration={**_CONFIGURATION, **configuration},
+                storage_options=dict(self.storage_options),
+                # Retried, a create that lost the race would land as version 1, over the winner's metadata.
+                commit_properties=CommitProperties(max_commit_retries=0),
+                raise_if_key_not_exists=False,
+            )
+        except (DeltaError, OSError) as error:
+            if not self.exists():
+                raise NotAStateTable(self.uri, f"it cannot be created there: {error}") from error
+
+    def opened(self) -> DeltaTable:
+        try:
+            return DeltaTable(self.uri, storage_options=dict(self.storage_options))
+        except TableNotFoundError:
+            raise NotAStateTable(self.uri, "there is no Delta table; create it by create_or_open") from None
+        except (DeltaError, OSError) as error:
+            raise NotAStateTable(self.uri, f"{error}; restore it, or use another path") from error
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        delta = self.opened()
+        if version is not None:
+            kept = _versions(delta)
+            if version not in kept:
+                raise VersionGone(self.uri, version, kept[0], kept[-1])
+            try:
+                delta.load_as_version(version)
+            except DeltaError as error:
+                # Another program has cleaned the log.
+                oldest = min(commit["version"] for commit in self.opened().history())
+                raise VersionGone(self.uri, version, oldest, kept[-1]) from error
+        return Snapshot(delta.version(), _data_files(self.uri, delta))
+
+    def versions(self) -> range:
+        return _versions(self.opened())
+
+    def begin(self, batch: Batch | None) -> int | None:
+        """The batch id that `batch.app_id` committed last. Raises `AnotherCheckpoint` where `batch` is before it."""
+        committed = None if batch is None else self.opened().transaction_version(batch.app_id)
+        if batch is not None and committed is not None and committed > batch.id:
+            raise AnotherCheckpoint(self.uri, batch.app_id, batch.id, committed)
+        return committed
+
+    def add(
+        self, files: Sequence[WrittenFile], batch: Batch | None, begun: int | None, *, replacing: bool
+    ) -> Commit:
+        """Commit the files, in the place of all others if `replacing`, under the next sequence that is free.
+
+        `begun` is what `begin` returned before they were written. Raises `ConcurrentCommit`.
+        """
+        try:
+            for attempt in stamina.retry_context(
+                on=CommitFailedError,
+                attempts=None,
+                timeout=_RACING_S,
+                wait_initial=0.01,
+                wait_max=0.5,
+                wait_jitter=0.1,
+            ):
+                with attempt:
+                    return self._add(files, batch, begun, replacing=replacing)
+        except CommitFailedError as error:
+            raise ConcurrentCommit(self.uri, str(batch or "a write"), f"{error}; write it again") from error
+        raise AssertionError("stamina returns or raises")
+
+    def _add(
+        self, files: Sequence[WrittenFile], batch: Batch | None, begun: int | None, *, replacing: bool
+    ) -> Commit:
+        # What is committed between this state of the log and ours makes it fail, if it is of our app or takes a number.
+        delta = self.opened()
+        if batch is not None and (committed := delta.transaction_version(batch.app_id)) != begun:
+            if committed == batch.id:
+                return Commit(delta.version(), 0, (), skipped=True)
+            reason = f"{batch.app_id} has meanwhile committed batch {committed}; let one query write as it"
+            raise ConcurrentCommit(self.uri, str(batch), reason)
+        sequence = _next(delta, _SEQUENCE_ID)
+        transactions = [Transaction(_SEQUENCE_ID, sequence)]
+        if batch is not None:
+            transactions.append(Transaction(batch.app_id, batch.id))
+        if replacing:
+            transactions.append(Transaction(_REPLACED_ID, _next(delta, _REPLACED_ID)))
+        delta.create_write_transaction(
+            [_added(file, sequence, data_change=True) for file in files],
+            "overwrite" if replacing else "append",
+            delta.schema(),
+            partition_by=[SEQUENCE, KIND],
+            commit_properties=CommitProperties(app_transactions=transactions),
+        )
+        return _committed(delta, files)
+
+    def replace(
+        self, snapshot: Snapshot, gone: Sequence[DataFile], files: Sequence[tuple[WrittenFile, int]]
+    ) -> Commit:
+        """Put the files, each with its sequence, in the place of those `gone`, which hold the same rows.
+
+        Commits since the snapshot that add rows do not matter. Raises `ConcurrentCommit` after one that replaced some.
+        """
+        delta = self.opened()
+        delta.load_as_version(snapshot.version)
+        actions: list[AddAction | RemoveAction] = [
+            *(_removed(self.uri, file) for file in gone),
+            *(_added(file, sequence, data_change=False) for file, sequence in files),
+        ]
+        transactions = [Transaction(_REPLACED_ID, _next(delta, _REPLACED_ID))]
+        try:
+            delta.create_write_transaction(
+                actions,
+                "append",
+                delta.schema(),
+                partition_by=[SEQUENCE, KIND],
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+        except CommitFailedError as error:
+            reason = f"another compaction or an overwrite came between ({error}); compact again if it is still needed"
+            raise ConcurrentCommit(self.uri, "a compaction", reason) from error
+        return _committed(delta, [file for file, _ in files])
+
+    def vacuum(self, older_than_hours: int, *, dry_run: bool) -> tuple[str, ...]:
+        """The names of the files that are removed, or would be; some that had gone before may be named again."""
+        delta = self.opened()
+        now_ms = time.time_ns() // 1_000_000
+        first, since_ms = _newest_at(delta, now_ms - older_than_hours * _MS_OF_HOUR)
+        if not dry_run and first > _versions(delta)[0]:
+            # First of all, so that nobody begins to read what is about to go.
+            self._keep_from(delta, first)
+        names = delta.vacuum(
+            retention_hours=older_than_hours,
+            dry_run=dry_run,
+            enforce_retention_duration=False,
+            full=True,
+            keep_versions=[first],
+        )
+        if not dry_run:
+            delta.create_checkpoint()
+            # Delta goes by the age of the log's files, which a version may need that nothing has followed for long.
+            if since_ms > now_ms - _LOG_KEPT_HOURS * _MS_OF_HOUR:
+                delta.cleanup_metadata()
+        return tuple(sorted({name.removeprefix(f"{self.uri}/") for name in names}))
+
+    def _keep_from(self, delta: DeltaTable, version: int) -> None:
+        try:
+            delta.create_write_transaction(
+                [],
+                "append",
+                delta.schema(),
+                partition_by=[SEQUENCE, KIND],
+                commit_properties=CommitProperties(app_transactions=[Transaction(_KEPT_ID, version)]),
+            )
+        except CommitFailedError as error:
+            reason = f"another vacuum came between ({error}); that one does the work"
+            raise ConcurrentCommit(self.uri, "a vacuum", reason) from error
+        delta.update_incremental()
+
+
+def _newest_at(delta: DeltaTable, at_ms: int) -> tuple[int, int]:
+    """The version that was the newest then, or the oldest that is kept, and when it was committed.
+
+    What was removed before it was is in no later version.
+    """
+    kept = _versions(delta)
+    commits = [commit for commit in delta.history() if commit["version"] in kept]
+    found = next((commit for commit in commits if commit["timestamp"] <= at_ms), commits[-1])
+    return found["version"], found["timestamp"]
+
+
+def _next(delta: DeltaTable, app_id: str) -> int:
+    return (delta.transaction_version(app_id) or 0) + 1
+
+
+def _versions(delta: DeltaTable) -> range:
+    return range(delta.transaction_version(_KEPT_ID) or 0, delta.version() + 1)
+
+
+def _committed(delta: DeltaTable, files: Sequence[WrittenFile]) -> Commit:
+    delta.update_incremental()
+    names = tuple(file.name for file in files)
+    return Commit(delta.version(), sum(file.rows for file in files), names, skipped=False)
+
+
+def _added(file: WrittenFile, sequence: int, *, data_change: bool) -> AddAction:
+    statistics = {
+        "numRecords": file.rows,
+        "minValues": {PREFIX: file.first_prefix},
+        "maxValues": {PREFIX: file.last_prefix},
+        "nullCount": {PREFIX: 0},
+    }
+    return AddAction(
+        path=file.name,
+        size=file.size_bytes,
+        partition_values={SEQUENCE: str(sequence), KIND: str(file.kind)},
+        modification_time=file.written_ms,
+        data_change=data_change,
+        stats=json.dumps(statistics),
+    )
+
+
+def _removed(uri: str, file: DataFile) -> RemoveAction:
+    return RemoveAction(
+        path=file.path.removeprefix(f"{uri}/"),
+        data_change=False,
+        deletion_timestamp=time.time_ns() // 1_000_000,
+        size=file.size_bytes,
+        partition_values={SEQUENCE: str(file.sequence), KIND: str(file.kind)},
+    )
+
+
+def _data_files(uri: str, delta: DeltaTable) -> tuple[DataFile, ...]:
+    """In the order of their sequences. Files that another program added have no sequence, and count as the oldest."""
+    actions = pa.table(delta.get_add_actions(flatten=True))
+
+    def column(name: str, default: Any) -> list[Any]:
+        if name not in actions.column_names:
+            return [default] * actions.num_rows
+        return [default if value is None else value for value in actions[name].to_pylist()]
+
+    found = map(
+        DataFile,
+        [f"{uri}/{path}" for path in column("path", "")],
+        column("num_records", 0),
+        column("size_bytes", 0),
+        column(f"min.{PREFIX}", 0),
+        column(f"max.{PREFIX}", PREFIX_COUNT - 1),
+        column(f"partition.{SEQUENCE}", 0),
+        map(Kind, column(f"partition.{KIND}", Kind.ROWS)),
+    )
+    return tuple(sorted(found, key=lambda file: (file.sequence, file.kind, file.first_prefix, file.path)))

@@ -1,0 +1,176 @@
+"""What a reader sees of files that replace rows of each other: a merge of sorted streams, in pure Arrow.
+
+For a storage key, let s be the greatest sequence among its changes: shown are that change's row, unless it deletes,
+and the rows whose sequence is greater than s. Where no change has the key, all its rows are shown.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dispatcher.table.file import DELETED, STORAGE_KEY, Kind
+
+_NEVER: Final = -1
+"""The sequence of a change that there is not: smaller than all others."""
+
+Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SortedRows:
+    """Rows of one sequence in the order of their storage keys; `batches` are taken once, when their turn comes.
+
+    All sources of a merge have the same columns, `_storage_key` among them; changes have `_deleted` as well, and
+    no key twice. No key is smaller than `starts_at`: until the merge is there, no batch is taken.
+    """
+
+    batches: Iterable[pa.RecordBatch]
+    sequence: int
+    kind: Kind
+    starts_at: bytes = b""
+
+
+def merged(sources: Iterable[SortedRows], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows that a reader sees, `columns` of them (at least one), in the order of their storage keys.
+
+    Held is one batch of each source that overlaps, however often a key comes.
+    """
+    for step in _steps(sources, columns):
+        yield from step.table.take(np.flatnonzero(~step.deleted)).to_batches()
+
+
+def compacted(sources: Iterable[SortedRows], columns: Sequence[str]) -> Iterator[tuple[Kind, pa.RecordBatch]]:
+    """The same for readers of older files too: the newest change of each key, and the rows that it leaves.
+
+    Each kind is in the order of its keys. CHANGES have `_deleted` after `columns`. They must get a sequence smaller
+    than that of the ROWS, which they would hide otherwise.
+    """
+    for step in _steps(sources, columns):
+        changes = step.table.append_column(DELETED, pa.array(step.deleted))
+        for batch in changes.take(np.flatnonzero(step.changes)).to_batches():
+            yield Kind.CHANGES, batch
+        for batch in step.table.take(np.flatnonzero(~step.changes)).to_batches():
+            yield Kind.ROWS, batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The rows of some range of keys that no change hides, and newest changes, in the order of keys."""
+
+    table: pa.Table
+    changes: Flags
+    deleted: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """The greatest sequence among the changes of a key."""
+
+    key: bytes
+    sequence: int
+
+
+class _Held:
+    """A batch of a source, and the batches that come after it."""
+
+    def __init__(self, source: SortedRows, batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> None:
+        self.source = source
+        self._batch = batch
+        self._rest = rest
+
+    @property
+    def last(self) -> bytes:
+        return _key(self._batch, len(self._batch) - 1)
+
+    def split(self, cut: bytes) -> tuple[pa.RecordBatch, "_Held | None"]:
+        """The rows up to `cut` and those of its key, as far as the batch has them; and what is left then."""
+        end = bisect_right(range(len(self._batch)), cut, key=lambda at: _key(self._batch, at))
+        rest = self._batch.slice(end)
+        left = _Held(self.source, rest, self._rest) if len(rest) else _next(self.source, self._rest)
+        return self._batch.slice(0, end), left
+
+
+def _next(source: SortedRows, batches: Iterator[pa.RecordBatch]) -> _Held | None:
+    found = next((batch for batch in batches if len(batch)), None)
+    return None if found is None else _Held(source, found, batches)
+
+
+def _key(batch: pa.RecordBatch, at: int) -> bytes:
+    found: bytes = batch[STORAGE_KEY][at].as_py()
+    return found
+
+
+def _steps(sources: Iterable[SortedRows], columns: Sequence[str]) -> Iterator[_Step]:
+    """Up to the smallest key that a held batch ends with, again and again.
+
+    Rows of that very key may follow, but no change of it: a source of changes that had one would have it in its
+    batch, and no key twice. So the last key's newest change is all that a step has to know of those before it.
+    """
+    waiting = sorted(sources, key=lambda source: source.starts_at, reverse=True)
+    held: list[_Held] = []
+    before: _Newest | None = None
+    while waiting or held:
+        cut = min((one.last for one in held), default=None)
+        if waiting and (cut is None or waiting[-1].starts_at <= cut):
+            source = waiting.pop()
+            begun = _next(source, iter(source.batches))
+            held += [] if begun is None else [begun]
+            continue
+        if cut is None:
+            break
+        split = [(one.source, *one.split(cut)) for one in held]
+        held = [left for _, _, left in split if left is not None]
+        step, before = _step([(source, head) for source, head, _ in split if len(head)], columns, before)
+        yield step
+
+
+def _step(
+    heads: Sequence[tuple[SortedRows, pa.RecordBatch]], columns: Sequence[str], before: _Newest | None
+) -> tuple[_Step, _Newest]:
+    keys = pa.chunked_array([head[STORAGE_KEY] for _, head in heads])
+    order = _order(keys)
+    keys = keys.take(order)
+    lengths = [len(head) for _, head in heads]
+    sequences = np.repeat([source.sequence for source, _ in heads], lengths)[order]
+    changes = np.repeat([source.kind is Kind.CHANGES for source, _ in heads], lengths)[order]
+    deleted = np.concatenate([_deleted(source, head) for source, head in heads])[order]
+    newest = _newest(keys, np.where(changes, sequences, _NEVER), before)
+    live = np.where(changes, sequences == newest, sequences > newest)
+    table = pa.Table.from_batches([head.select(columns) for _, head in heads])
+    step = _Step(table.take(order[live]), changes[live], deleted[live])
+    return step, _Newest(keys[-1].as_py(), int(newest[-1]))
+
+
+def _order(keys: pa.ChunkedArray) -> Numbers:
+    if keys.num_chunks == 1:
+        return np.arange(len(keys))
+    # As a table, since only then do the sorted chunks stay what they are, and are merged.
+    order: Numbers = (
+        pc.sort_indices(pa.table({"key": keys}), [("key", "ascending")]).to_numpy().astype(np.int64)
+    )
+    return order
+
+
+def _deleted(source: SortedRows, head: pa.RecordBatch) -> Flags:
+    if source.kind is Kind.ROWS:
+        return np.zeros(len(head), dtype=bool)
+    found: Flags = head[DELETED].fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _newest(keys: pa.ChunkedArray, changed: Numbers, before: _Newest | None) -> Numbers:
+    """For each of the sorted keys the greatest of its `changed`."""
+    starts = np.ones(len(keys), dtype=bool)
+    starts[1:] = pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1)).to_numpy()
+    newest = np.maximum.reduceat(changed, np.flatnonzero(starts))
+    if before is not None and keys[0].as_py() == before.key:
+        newest[0] = max(newest[0], before.sequence)
+    found: Numbers = newest[np.cumsum(starts) - 1]
+    return found

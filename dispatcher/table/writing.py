@@ -1,0 +1,169 @@
+"""A DataFrame into files of a state table: one Spark job, whose tasks sort and write their partitions.
+
+A task that Spark runs twice writes files of different names twice; only the names that its last run returned count.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from dispatcher.table.file import PREFIX, STORAGE_KEY, Kind
+from dispatcher.table.files import WrittenFile, in_groups, write_sorted
+from dispatcher.table.location import literal_path
+from storage_keys.arrow import storage_keys
+from storage_keys.key import KeyColumn, KeySchema
+from storage_keys.spark import prefix_column, quoted
+from storage_keys.vnode import PREFIX_COUNT
+
+_FILE: Final = pa.struct(
+    [
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("rows", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("first_prefix", pa.int32()),
+        ("last_prefix", pa.int32()),
+        ("written_ms", pa.int64()),
+    ]
+)
+_WRITTEN: Final = pa.schema(
+    [("files", pa.list_(_FILE)), ("repeated", pa.binary()), ("prefixes", pa.binary())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one partition wrote: nothing where two of its changes have one key, which is `repeated` then.
+
+    `prefixes` has a bit for each prefix that it wrote changes of.
+    """
+
+    files: tuple[WrittenFile, ...]
+    repeated: bytes | None = None
+    prefixes: bytes = b""
+
+
+class _Repeated(Exception):
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        super().__init__(key)
+
+
+def write_files(
+    rows: DataFrame, root: str, schema: KeySchema, name: str, kind: Kind, target_bytes: int
+) -> tuple[Written, ...]:
+    """Write each partition that has rows, in order of storage keys, as files under the URL or path `root`.
+
+    `rows` has the columns of the files but `_vnode_prefix` and `_storage_key`; `name` starts the names of the files.
+    Nothing is committed.
+    """
+    prefix = prefix_column(schema.distribution_types, [quoted(name) for name in schema.distribution])
+    in_key_order = rows.withColumn(PREFIX, prefix).sortWithinPartitions(
+        quoted(PREFIX), *(_ordered(column) for column in schema.columns)
+    )
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Written:
+        prefixes = np.zeros(PREFIX_COUNT, dtype=bool)
+        keyed = _keyed(batches, schema)
+        if kind is Kind.ROWS:
+            return Written(write_sorted(keyed, root, name, kind, target_bytes))
+        try:
+            files = write_sorted(_marked(keyed, prefixes), root, name, kind, target_bytes)
+        except _Repeated as error:
+            return Written((), repeated=error.key)
+        return Written(files, prefixes=np.packbits(prefixes).tobytes())
+
+    return run(in_key_order, write)
+
+
+def run(rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Written]) -> tuple[Written, ...]:
+    """What `write` returns in each partition that has rows."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is not None:
+            written = write(_chained(first, filled))
+            yield pa.RecordBatch.from_pylist([asdict(written)], _WRITTEN)
+
+    return tuple(_written(row) for row in rows.mapInArrow(task, from_arrow_schema(_WRITTEN)).collect())
+
+
+def repeated_key(spark: SparkSession, root: str, written: tuple[Written, ...]) -> bytes | None:
+    """A storage key that two of the changes have, whichever partitions they were in."""
+    found = next((one.repeated for one in written if one.repeated is not None), None)
+    suspects = _with_common_prefixes(written)
+    if found is not None or not suspects:
+        return found
+    # Partitions were not cut by prefix, so one key may be in two: they are compared as they were written.
+    paths = [literal_path(f"{root}/{file.name}") for one in suspects for file in one.files]
+    keys = spark.read.parquet(*paths).groupBy(STORAGE_KEY).count()
+    twice = keys.where(sf.col("count") > 1).select(sf.min(STORAGE_KEY)).collect()[0][0]
+    return None if twice is None else bytes(twice)
+
+
+def _with_common_prefixes(written: tuple[Written, ...]) -> tuple[Written, ...]:
+    times = np.zeros(PREFIX_COUNT, dtype=np.int32)
+    for one in written:
+        times += _bits(one)
+    return tuple(one for one in written if (times[_bits(one)] > 1).any())
+
+
+def _bits(written: Written) -> npt.NDArray[np.bool_]:
+    bytes_ = np.frombuffer(written.prefixes.ljust(PREFIX_COUNT // 8, b"\0"), dtype=np.uint8)
+    return np.unpackbits(bytes_).astype(bool)
+
+
+def _keyed(batches: Iterable[pa.RecordBatch], schema: KeySchema) -> Iterator[pa.Table]:
+    """The rows in row groups, with their storage keys. Their order is checked: all that reads files relies on it."""
+    field = pa.field(STORAGE_KEY, pa.binary())
+    last: pa.Array | None = None
+    for group in in_groups(batches):
+        keys = storage_keys(schema, group)
+        before = keys.slice(0, len(keys) - 1)
+        assert pc.all(pc.less_equal(before, keys.slice(1))).as_py() is not False, (
+            "Spark's order is not the keys'"
+        )
+        assert last is None or last.as_py() <= keys[0].as_py(), "Spark's order is not the keys'"
+        last = keys[-1]
+        yield group.append_column(field, keys)
+
+
+def _marked(tables: Iterable[pa.Table], prefixes: npt.NDArray[np.bool_]) -> Iterator[pa.Table]:
+    """The rows, each prefix of theirs set in `prefixes`. Raises `_Repeated` at a key that comes again."""
+    last: object = None
+    for table in tables:
+        keys = table[STORAGE_KEY].combine_chunks()
+        again = pc.equal(keys.slice(0, len(keys) - 1), keys.slice(1)).index(value=True).as_py()
+        if keys[0].as_py() == last or again >= 0:
+            raise _Repeated(keys[max(again, 0)].as_py())
+        last = keys[-1].as_py()
+        prefixes[table[PREFIX].to_numpy()] = True
+        yield table
+
+
+def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _ordered(column: KeyColumn) -> Column:
+    """The column in the order of its key bytes."""
+    key, first = quoted(column.name), column.order.nulls == "first"
+    if column.order.descending:
+        return key.desc_nulls_first() if first else key.desc_nulls_last()
+    return key.asc_nulls_first() if first else key.asc_nulls_last()
+
+
+def _written(row: Row) -> Written:
+    files = tuple(WrittenFile(**{**file.asDict(), "kind": Kind(file["kind"])}) for file in row["files"])
+    repeated = row["repeated"]
+    return Written(files, None if repeated is None else bytes(repeated), bytes(row["prefixes"]))
