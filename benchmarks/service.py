@@ -2,7 +2,8 @@
 
 First fragments are created and rescaled: the service's memory and the latency of plan and apply at each tenth of the
 way, the last beside the first. Where wrk is installed it reads: the answer 304, the whole mapping and, beside
-them, /v1/health, which does nothing, with few and with all fragments. The last line is one JSON document.
+them, /v1/health, which does nothing, with few and with all fragments; and heartbeats of 200 subscribers, which write.
+The last line is one JSON document.
 
     python -m benchmarks.service --fragments 1000 --rescales 10
 """
@@ -32,6 +33,14 @@ FEW = 10
 # Of the last tenth beside the first.
 LATENCY_GROWTH_MAX = 1.5
 
+_BEATS = """
+local beat = 0
+request = function()
+  beat = beat + 1
+  return wrk.format("PUT", "/v1/fragments/f1/subscribers/s" .. beat % 200, {["content-type"] = "application/json"},
+    '{"name": "job", "role": "reader"}')
+end
+"""
 _RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
 _FAILED = re.compile(r"Non-2xx or 3xx responses: (\d+)")
 
@@ -57,6 +66,7 @@ class Reads:
     health: float
     not_modified: float
     full: float
+    beats: float
 
 
 def main() -> None:
@@ -89,7 +99,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--fragments", type=int, default=200, help="a multiple of 10")
     parser.add_argument("--rescales", type=int, default=10)
     parser.add_argument("--seconds", type=int, default=5, help="of each run of wrk")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.fragments < FEW or asked.fragments % FEW:
+        parser.error(f"--fragments is a multiple of {FEW}")
+    return asked
 
 
 def _grown(
@@ -148,17 +161,20 @@ def _reads(url: str, http: httpx.Client, fragments: int, seconds: int) -> Reads:
     path = "/v1/fragments/f1/mapping"
     etag = http.get(path).raise_for_status().headers["etag"]
     assert http.get(path, headers={"If-None-Match": etag}).status_code == 304
-    return Reads(
-        fragments,
-        health=_wrk(f"{url}/v1/health", seconds),
-        not_modified=_wrk(f"{url}{path}", seconds, f"If-None-Match: {etag}"),
-        full=_wrk(f"{url}{path}", seconds),
-    )
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as beats:
+        beats.write(_BEATS)
+        beats.flush()
+        return Reads(
+            fragments,
+            health=_wrk(f"{url}/v1/health", seconds),
+            not_modified=_wrk(f"{url}{path}", seconds, "-H", f"If-None-Match: {etag}"),
+            full=_wrk(f"{url}{path}", seconds),
+            beats=_wrk(url, seconds, "-s", beats.name),
+        )
 
 
-def _wrk(url: str, seconds: int, header: str | None = None) -> float:
-    headers = ("-H", header) if header else ()
-    command = ["wrk", "-t2", "-c16", f"-d{seconds}s", *headers, url]
+def _wrk(url: str, seconds: int, *options: str) -> float:
+    command = ["wrk", "-t2", "-c16", f"-d{seconds}s", *options, url]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert _FAILED.search(said) is None, said
     found = _RATE.search(said)
@@ -178,11 +194,10 @@ def _report(asked: argparse.Namespace, tenths: list[Tenth], reads: list[Reads]) 
             ),
         )
     console.print(growth)
-    rates = Table("fragments", "health /s", "304 /s", "full /s")
+    rates = Table("fragments", "health /s", "304 /s", "full /s", "heartbeats /s")
     for read in reads:
-        rates.add_row(
-            str(read.fragments), *(f"{rate:.0f}" for rate in (read.health, read.not_modified, read.full))
-        )
+        found = (read.health, read.not_modified, read.full, read.beats)
+        rates.add_row(str(read.fragments), *(f"{rate:.0f}" for rate in found))
     console.print(rates)
     ratio = tenths[-1].apply_ms / tenths[0].apply_ms
     print(f"apply in the last tenth beside the first: {ratio:.2f}, to be at most {LATENCY_GROWTH_MAX}")

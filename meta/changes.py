@@ -85,9 +85,10 @@ class Changes:
 
     def wake(self) -> None:
         """Something was committed, so look now."""
-        if self._loop is not None and self._tails:
-            with suppress(RuntimeError):  # the loop has just ended
-                self._loop.call_soon_threadsafe(self._woken.set)
+        loop = self._loop
+        if loop is not None and self._tails:
+            with suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(self._woken.set)
 
     def close(self) -> None:
         """Ends every stream: none may keep a service that stops."""

@@ -225,8 +225,9 @@ class DatabaseBehind(MetaError):
     @property
     def detail(self) -> str:
         return (
-            f"etcd has version {self.published_version} of {self.fragment}, the database only {self.version}: it was "
-            "restored from an older backup and adopts what etcd has; read the mapping again, then try again"
+            f"etcd is ahead of the database for {self.fragment} (version {self.published_version} there, "
+            f"{self.version} here): it was restored from an older backup and adopts what etcd has; read the mapping "
+            "again, then try again"
         )
 
 
@@ -384,7 +385,7 @@ class RescaleNotFound(MetaError):
 
     @property
     def detail(self) -> str:
-        return f"there is no rescale {self.rescale}; `vnodectl rescale list` names those there are"
+        return f"there is no rescale {self.rescale}; `GET /v1/rescales` lists those there are"
 
 
 @dataclass(eq=False)

@@ -85,6 +85,8 @@ def upgrade() -> None:
     op.add_column("plans", sa.Column("remaining_moves", sa.Integer(), server_default="0", nullable=False))
     op.add_column("plans", sa.Column("applied_at_ms", sa.BigInteger(), nullable=True))
     op.add_column("plans", sa.Column("handover", sa.JSON(), nullable=True))
+    # The service before this one did not note it; it was soon after the plan was made.
+    op.execute("UPDATE plans SET applied_at_ms = created_at_ms WHERE applied_version IS NOT NULL")
 
     op.add_column("subscribers", sa.Column("handed_over", sa.JSON(), nullable=True))
 

@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from meta.api.limits import replayed
 from meta.api.problems import problem, refusal
 from meta.callers.access import Caller
 from meta.callers.idempotency import Idempotency, Reservation
@@ -37,16 +38,16 @@ class Idempotent:
         if key is None or scope["method"] not in METHODS or caller is None:
             await self._app(scope, receive, send)
             return
-        request = await receive()
+        body: bytes = (await receive()).get("body", b"")
         try:
-            found = await self._reserve(scope, key, caller, request.get("body", b""))
+            found = await self._reserve(scope, key, caller, body)
         except (MetaError, sa.exc.SQLAlchemyError) as error:
             await refusal(error)(scope, receive, send)
             return
         if isinstance(found, Answer):
             await _send(found, send, (b"idempotent-replayed", b"true"))
             return
-        await self._carry_out(found, (scope, _first(request, receive), send))
+        await self._carry_out(found, (scope, replayed(body, receive), send))
 
     async def _reserve(self, scope: Scope, key: str, caller: Caller, body: bytes) -> Reservation | Answer:
         if not (1 <= len(key) <= KEY_LENGTH_MAX and key.isascii() and key.isprintable()):
@@ -132,15 +133,6 @@ async def _send(answer: Answer, send: Send, *more: tuple[bytes, bytes]) -> None:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
     await send({"type": "http.response.start", "status": answer.status, "headers": [*headers, *more]})
     await send({"type": "http.response.body", "body": answer.body})
-
-
-def _first(request: Message, receive: Receive) -> Receive:
-    waiting = [request]
-
-    async def next_message() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return next_message
 
 
 def _digest(scope: Scope, body: bytes) -> str:

@@ -67,7 +67,7 @@ def list_plans(name: FragmentName, page: Page, control: Controlled, _caller: Rea
 @router.get("/plans/{plan_id}", responses=_EITHER)
 def show_plan(plan_id: PlanId, control: Controlled, _caller: Reader, *, moves: WithMoves = True) -> Response:
     """As it was answered when it was made, with the version that it led to."""
-    return _answer(control.history.plan(plan_id), HTTPStatus.OK, moves=moves)
+    return _answer(control.history.plan(plan_id, with_reasons=moves), HTTPStatus.OK, moves=moves)
 
 
 def _answer(planned: DryRun, status: HTTPStatus, *, moves: bool) -> Response:

@@ -75,8 +75,9 @@ class Publisher:
         head = self.etcd.get(current_key(fragment, self.root))
         if head is None:
             return None
-        self.seen[fragment] = Published(Current.decode(head.value), head.mod_revision)
-        return self.seen[fragment].current
+        current = Current.decode(head.value)
+        self.seen[fragment] = Published(current, head.mod_revision)
+        return current
 
     def body(self, fragment: str, version: int) -> bytes | None:
         found = self.etcd.get(version_key(fragment, version, self.root))

@@ -63,11 +63,31 @@ _BAD_LOGIN = (
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files: whom to trust (None: the system's authorities) and, for mutual TLS, who we are."""
+    """PEM files: whom to trust (None: the system's authorities) and, for mutual TLS, who we are.
+
+    Raises `ValueError` for a certificate without its key, and for a file that cannot be read.
+    """
 
     ca_file: Path | None = None
     certificate_file: Path | None = None
     key_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        # gRPC ends the whole process over it.
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("a certificate for etcd and its key go together; name both, or neither")
+        try:
+            self.pem()
+        except OSError as error:
+            raise ValueError(
+                f"{error.filename} cannot be read ({error.strerror}); name another file"
+            ) from error
+
+    def pem(self) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """Authorities, key and certificate. Raises `OSError`."""
+        files = (self.ca_file, self.key_file, self.certificate_file)
+        authorities, key, certificate = (file.read_bytes() if file else None for file in files)
+        return authorities, key, certificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +277,7 @@ class Connection:
     def _open(self, target: str) -> Any:
         if self._tls is None:
             return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
-        files = (self._tls.ca_file, self._tls.key_file, self._tls.certificate_file)
-        trust = grpc.ssl_channel_credentials(*(file.read_bytes() if file else None for file in files))
+        trust = grpc.ssl_channel_credentials(*self._tls.pem())
         return grpc.secure_channel(target, trust, options=_CHANNEL_OPTIONS)
 
 

@@ -7,8 +7,12 @@ from meta.etcd.connection import Credentials, Tls
 
 
 def etcd_tls() -> Tls | None:
-    """VNODEMAP_ETCD_CA, VNODEMAP_ETCD_CERT and VNODEMAP_ETCD_KEY; None without any of them."""
-    tls = Tls(_file("VNODEMAP_ETCD_CA"), _file("VNODEMAP_ETCD_CERT"), _file("VNODEMAP_ETCD_KEY"))
+    """VNODEMAP_ETCD_CA, VNODEMAP_ETCD_CERT and VNODEMAP_ETCD_KEY; None without any of them. Raises `ValueError`."""
+    named = ("VNODEMAP_ETCD_CA", "VNODEMAP_ETCD_CERT", "VNODEMAP_ETCD_KEY")
+    try:
+        tls = Tls(*map(_file, named))
+    except ValueError as error:
+        raise ValueError(f"{error} ({', '.join(named)})") from error
     return None if tls == Tls() else tls
 
 

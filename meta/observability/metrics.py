@@ -1,4 +1,4 @@
-"""What this process counts and times, for Prometheus. What SQL knows is read at each scrape: `meta.api.metrics`."""
+"""What this process counts and times, for Prometheus. What SQL knows is read at each scrape: see `overview`."""
 
 from importlib.metadata import version
 

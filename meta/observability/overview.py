@@ -21,7 +21,7 @@ from meta.mapping.publication import Phase
 from meta.observability.metrics import Metrics
 from meta.observability.trouble import Troubles
 from meta.store.database import Database, Transaction
-from meta.store.overview import Audience, FragmentState
+from meta.store.overview import Audience, FragmentHead
 
 # What was read is good for so long: several scrapers are one read.
 FRESH_S = 1.0
@@ -50,7 +50,7 @@ class Seen:
     """One read: `ownerships` may lack fragments, whose turn comes with the next."""
 
     moment: Moment
-    fragments: list[FragmentState]
+    fragments: list[FragmentHead]
     audiences: list[Audience]
     workers: list[Worker]
     ownerships: dict[str, Ownership] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Overview:
 
 
 def _ownerships(
-    tx: Transaction, fragments: list[FragmentState], known: dict[str, Ownership]
+    tx: Transaction, fragments: list[FragmentHead], known: dict[str, Ownership]
 ) -> dict[str, Ownership]:
     until = monotonic() + _COUNTING_S
     versions = {fragment.name: fragment.current.version for fragment in fragments}
@@ -198,7 +198,7 @@ def _of_fragments(seen: Seen) -> Iterator[Metric]:
     )
 
 
-def _age_s(state: FragmentState, moment: Moment) -> float:
+def _age_s(state: FragmentHead, moment: Moment) -> float:
     return 0.0 if state.current.phase is Phase.SETTLED else max(moment.now_ms - state.since_ms, 0) / 1000
 
 

@@ -56,20 +56,19 @@ class Publishing:
                 self._not_yet(fragment, error)
 
     def published(self, name: str) -> Current | None:
-        """What etcd has, which SQL has adopted if it was behind. Raises where it cannot be adopted: see `Adoption`.
+        """What etcd has, which SQL has adopted if it was behind and it could. Raises what `Adoption` refuses.
 
         None too where etcd cannot tell, since SQL is the truth and waits for nobody.
         """
+        current = None
         try:
             current = self.publisher.published(name)
             if self._behind(name, current):
                 self.adoption.adopt(name)
         except EtcdError as error:
             self._not_yet(name, error)
-            return None
         except MalformedPublication as error:
             self._in_conflict(name, error)
-            return None
         return current
 
     def away(self, error: EtcdError) -> None:
@@ -148,6 +147,6 @@ def require_known(tx: Transaction, name: str, published: Current | None) -> None
     fragment = tx.fragments.get(name)
     if fragment is None:
         raise FragmentPublishedElsewhere(name, published.version)
-    if published.version > fragment.current.version:
+    if published.supersedes(fragment.current):
         raise DatabaseBehind(name, fragment.current.version, published.version)
     require_same_history(name, published, lambda version: tx.versions.digest(name, version))

@@ -10,11 +10,12 @@ from functools import partial
 from meta.hearing import Hearing
 from meta.store.database import Database, Transaction, retry_conflicts
 
-# So many that the base of a version in flight, two before it at most, is always among them.
+# Enough to go back to; what a version in flight goes back to is in its own body.
 KEEP_VERSIONS_MIN = 10
 KEEP_VERSIONS = 1_000
 KEEP_DAYS = 365
 FORGET_MS = 24 * 3600 * 1000
+HEARING_MS = 3600 * 1000
 EVERY_MS = 60_000
 
 _AT_ONCE = 500
@@ -55,7 +56,7 @@ class Retention:
         self._until_none(lambda tx: tx.retention.forget_answers(day_ago_ms, _AT_ONCE))
         self._until_none(lambda tx: tx.retention.forget_loads(day_ago_ms, _AT_ONCE))
         # Who was silent while nobody could be heard is not forgotten: see `Moment`.
-        if moment.silence_from_ms < day_ago_ms:
+        if moment.silence_from_ms < moment.now_ms - HEARING_MS:
             self._until_none(lambda tx: tx.retention.forget_subscribers(day_ago_ms, _AT_ONCE))
         self._forget_versions()
 

@@ -86,7 +86,9 @@ class FragmentRegistry:
         with self.database.transaction() as tx:
             before = held_fragment(tx, name)
             changed = _changed(before, change)
-            _require_policy(changed.adaptive, changed.vnode_count)
+            # A plan may have left fewer vnodes than its `min`: other fields can be changed all the same.
+            if change.parallelism is not None:
+                _require_policy(changed.adaptive, changed.vnode_count)
             if changed != before:
                 tx.fragments.change(changed)
                 tx.audit.add(AuditEntry(moment.now_ms, by, "change", name, _said(change)))
@@ -127,8 +129,7 @@ def held_fragment(tx: Transaction, name: str) -> Fragment:
 
 def add_fragment(tx: Transaction, request: FragmentRequest, moment: Moment, *, by: Caller) -> Fragment:
     """A fragment with its version 1. Raises `FragmentExists`, `TooMany`, `UnitsNotAlive`, `MappingError`."""
-    fragment, body = new_fragment(request, live_units(tx, moment), moment.now_ms)
-    units = decode_body(body).units
+    fragment, units, body = _new_fragment(request, live_units(tx, moment), moment.now_ms)
     require_units(tx, units, moment)
     if not tx.fragments.add(fragment, body):
         raise FragmentExists(request.name)
@@ -145,8 +146,10 @@ def add_fragment(tx: Transaction, request: FragmentRequest, moment: Moment, *, b
     return fragment
 
 
-def new_fragment(request: FragmentRequest, live: Iterable[Unit], now_ms: int) -> tuple[Fragment, bytes]:
-    """The fragment and its version 1, which gives each unit one contiguous run of vnodes and is settled."""
+def _new_fragment(
+    request: FragmentRequest, live: Iterable[Unit], now_ms: int
+) -> tuple[Fragment, tuple[Unit, ...], bytes]:
+    """The fragment, and its version 1, which gives each of its units one contiguous run of vnodes and is settled."""
     fragment_hash = _hash_id(request)
     policy = request.parallelism if isinstance(request.parallelism, AdaptivePolicy) else None
     _require_policy(policy, request.vnode_count)
@@ -172,7 +175,7 @@ def new_fragment(request: FragmentRequest, live: Iterable[Unit], now_ms: int) ->
         table_ids=request.table_ids,
         adaptive=policy,
     )
-    return fragment, body
+    return fragment, units, body
 
 
 def _first_units(request: FragmentRequest, live: tuple[Unit, ...]) -> tuple[Unit, ...]:

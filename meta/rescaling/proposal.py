@@ -143,12 +143,16 @@ def recounted(base: MappingVersion, vnode_count: int, fleet: Fleet) -> Proposal:
     except StorageKeyError as error:
         raise BadGoal("vnode_count", str(error)) from error
     mapping = base.mapping.with_vnode_count(vnode_count)
-    idle = {unit.id for unit in base.units if unit.weight > 0} - set(mapping.units)
+    bearing = {unit.id for unit in base.units if unit.weight > 0}
+    idle = bearing - set(mapping.units)
+    # No plan, and none without a lost unit, could start from more units than vnodes.
+    left_out = idle if len(bearing) > vnode_count else frozenset()
+    units = tuple(unit for unit in base.units if unit.id not in left_out)
     return Proposal(
-        units=base.units,
+        units=units,
         leaving=(),
         mapping=mapping,
-        certificate=_certificate(Diff(base.mapping, mapping), base.units, fleet),
+        certificate=_certificate(Diff(base.mapping, mapping), units, fleet),
         reasons=(),
         warnings=(
             *_of_lost(base, fleet, "they keep their vnodes in this plan; plan again when it has settled"),

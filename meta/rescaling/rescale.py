@@ -54,13 +54,16 @@ class Rescales:
         return fragment
 
     @retry_conflicts
-    def plan(self, fragment_name: str, goal: Goal, *, by: Caller, cause: Cause = Cause.RESCALE) -> DryRun:
-        """A dry run on the current version, kept under a token until it expires; `cause` is its version's to be."""
+    def plan(self, fragment_name: str, goal: Goal, *, by: Caller, cause: Cause | None = None) -> DryRun:
+        """A dry run on the current version, kept under a token until it expires.
+
+        `cause` is its version's to be: by default that an operator asked for a rescale, or to roll back.
+        """
         moment = self.hearing.now()
         with self.publishing.observation.planning(fragment_name):
             with self.database.reading() as tx:
                 basis = basis_of(tx, known_fragment(tx, fragment_name), goal, moment)
-            planned = dry_run(basis, goal, cause)
+            planned = dry_run(basis, goal, cause or _cause(goal))
         with self.database.transaction() as tx:
             tx.plans.add(planned.stored, planned.reasons)
             tx.audit.add(_entry(moment, by, "plan", planned.stored, {}))
@@ -106,7 +109,7 @@ class Rescales:
         if to_version is None:
             to_version = self._settled_before(fragment_name)
         goal = Goal(ToVersion(to_version))
-        planned = self.plan(fragment_name, goal, by=by, cause=Cause.ROLLBACK)
+        planned = self.plan(fragment_name, goal, by=by)
         return self.apply(planned.stored.token, by=by, handover=handover)
 
     def _settled_before(self, fragment_name: str) -> int:
@@ -189,6 +192,10 @@ def known_rescale(tx: Transaction, rescale_id: str) -> Rescale:
     if found is None:
         raise RescaleNotFound(rescale_id)
     return found
+
+
+def _cause(goal: Goal) -> Cause:
+    return Cause.ROLLBACK if isinstance(goal.aim, ToVersion) else Cause.RESCALE
 
 
 def _apply(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meta.callers.access import AccessRole, AuditEntry, Caller, require
-from meta.errors import NotMoving
+from meta.errors import NotMoving, TooMany
 from meta.hearing import Hearing
 from meta.lifecycle import Beat, Fragment, HandedOver, Role, Subscriber
 from meta.observability.trouble import Troubles
@@ -17,6 +17,8 @@ from meta.rescaling.settling import settle
 from meta.store.database import Database, Transaction, retry_conflicts
 
 STRANGERS_SHOWN = 10
+# Of one fragment: against runaway clients.
+SUBSCRIBERS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,10 @@ class Subscribing:
         moment = self.hearing.now()
         with self.database.transaction() as tx:
             fragment = held_fragment(tx, fragment_name)
-            _require_allowed(tx, fragment_name, beat.id, beat.role, by)
+            known = tx.subscribers.get(fragment_name, beat.id)
+            _require_allowed(known, beat.role, by)
+            if known is None:
+                _require_room(tx, fragment_name)
             heard = Subscriber(
                 id=beat.id,
                 fragment=fragment_name,
@@ -57,7 +62,8 @@ class Subscribing:
         moment = self.hearing.now()
         with self.database.transaction() as tx:
             fragment = held_fragment(tx, fragment_name)
-            _require_allowed(tx, fragment_name, subscriber_id, Role.READER, by)
+            _require_allowed(tx.subscribers.get(fragment_name, subscriber_id), Role.READER, by)
+            self.troubles.over(_subject(fragment_name, subscriber_id))
             if tx.subscribers.remove(fragment_name, subscriber_id):
                 detail = {"subscriber": subscriber_id}
                 tx.audit.add(AuditEntry(moment.now_ms, by, "deregister", fragment_name, detail))
@@ -76,22 +82,35 @@ class Subscribing:
 
     def _without_future(self, heard: Subscriber, fragment: Fragment) -> Subscriber:
         """A subscriber ahead of a restored database lives, and its acknowledgement is of another history."""
-        subject = f"fragment {fragment.name}: subscriber {heard.name} ({heard.id})"
+        subject = _subject(fragment.name, heard.id)
         acknowledged = heard.acknowledged_version
         if acknowledged is None or acknowledged <= fragment.current.version:
             self.troubles.over(subject)
             return heard
         self.troubles.tell(
             subject,
-            f"it acknowledges version {acknowledged} and the database has only {fragment.current.version}: was it "
-            "restored from a backup? The subscriber is heard without that acknowledgement",
+            f"{heard.name} acknowledges version {acknowledged} and the database has only {fragment.current.version}: "
+            "was it restored from a backup? The subscriber is heard without that acknowledgement",
         )
         return replace(heard, acknowledged_version=None)
 
 
-def _require_allowed(tx: Transaction, fragment: str, subscriber_id: str, role: Role, by: Caller) -> None:
+def _subject(fragment: str, subscriber_id: str) -> str:
+    return f"fragment {fragment}: subscriber {subscriber_id}"
+
+
+def _require_room(tx: Transaction, fragment: str) -> None:
+    if tx.subscribers.count(fragment) >= SUBSCRIBERS_MAX:
+        raise TooMany(
+            f"subscribers of {fragment}",
+            SUBSCRIBERS_MAX,
+            SUBSCRIBERS_MAX + 1,
+            "let each keep its id; those that stop are forgotten after a day",
+        )
+
+
+def _require_allowed(known: Subscriber | None, role: Role, by: Caller) -> None:
     """A reader's token makes readers; whoever counts as an applier now is waited for, and not its to change."""
-    known = tx.subscribers.get(fragment, subscriber_id)
     if Role.APPLIER in (role, known.role if known else role):
         require(by, AccessRole.OPERATOR)
 

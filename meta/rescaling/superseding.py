@@ -12,6 +12,7 @@ import numpy as np
 from meta.callers.access import ITSELF, AuditEntry
 from meta.errors import MetaError, TooManyLost
 from meta.lifecycle import Cause, Fragment, Moment, NewVersion, RescalePhase
+from meta.mapping.errors import MappingError
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.plan import plan
 from meta.mapping.publication import Base, MappingVersion, Phase
@@ -74,7 +75,7 @@ class Superseding:
             with self.database.transaction() as tx:
                 require_known(tx, fragment_name, published)
                 return _supersede(tx, held_fragment(tx, fragment_name), moment)
-        except MetaError as error:
+        except (MetaError, MappingError) as error:
             self.troubles.tell(subject, str(error))
             return False
 

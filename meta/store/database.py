@@ -47,11 +47,15 @@ _LIBPQ = {
     "tcp_user_timeout": 10_000,
     "application_name": "vnodemap",
 }
+# Keepalives end a session whose client was cut off before it could commit: it would hold its fragment for a minute.
 # The last, since a version must outlive a power cut once the API said 2xx, whatever this server's default.
 _POSTGRES_SESSION = """
 SELECT set_config('lock_timeout', '5s', false),
        set_config('statement_timeout', '30s', false),
        set_config('idle_in_transaction_session_timeout', '60s', false),
+       set_config('tcp_keepalives_idle', '5', false),
+       set_config('tcp_keepalives_interval', '2', false),
+       set_config('tcp_keepalives_count', '3', false),
        set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)
 """
 

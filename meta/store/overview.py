@@ -11,7 +11,7 @@ from meta.store.tables import at_current, fragments, mapping_versions, subscribe
 
 
 @dataclass(frozen=True, slots=True)
-class FragmentState:
+class FragmentHead:
     """`since_ms` is when its current version began."""
 
     name: str
@@ -35,7 +35,7 @@ class Overview:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
-    def fragments(self) -> list[FragmentState]:
+    def fragments(self) -> list[FragmentHead]:
         columns = fragments.c
         statement = sa.select(
             columns.name,
@@ -46,7 +46,7 @@ class Overview:
             mapping_versions.c.created_at_ms,
         ).select_from(at_current)
         return [
-            FragmentState(
+            FragmentHead(
                 row.name,
                 Current(row.version, Phase(row.phase), row.digest),
                 row.oldest_version,

@@ -58,10 +58,10 @@ class Rescales:
 
     def _read(self, statement: sa.Select[Any]) -> list[Rescale]:
         rows = self._connection.execute(statement).all()
-        steps = self._steps([row.id for row in rows])
+        steps = self._steps([row.id for row in rows], {row.fragment for row in rows})
         return [_rescale(row, steps.get(row.id, ())) for row in rows]
 
-    def _steps(self, rescale_ids: list[str]) -> dict[str, tuple[RescaleStep, ...]]:
+    def _steps(self, rescale_ids: list[str], fragments: set[str]) -> dict[str, tuple[RescaleStep, ...]]:
         changed = sa.and_(
             phase_changes.c.fragment == mapping_versions.c.fragment,
             phase_changes.c.version == mapping_versions.c.version,
@@ -69,7 +69,8 @@ class Rescales:
         rows = self._connection.execute(
             sa.select(mapping_versions.c.plan, mapping_versions.c.cause, *phase_changes.c)
             .join(phase_changes, changed)
-            .where(mapping_versions.c.plan.in_(rescale_ids))
+            # By fragment too, which is what the key begins with.
+            .where(mapping_versions.c.fragment.in_(fragments), mapping_versions.c.plan.in_(rescale_ids))
             .order_by(mapping_versions.c.plan, mapping_versions.c.version)
         )
         return {

@@ -56,9 +56,7 @@ class Retention:
     def forget_plans(self, *, expired_before_ms: int, applied_before_ms: int, limit: int) -> int:
         """Drops plans that expired unused, and those that were applied long ago but for rescales in flight."""
         unused = sa.and_(plans.c.applied_version.is_(None), plans.c.expires_at_ms < expired_before_ms)
-        # Without an instant it was applied by the service before this one, soon after it was made.
-        applied_at_ms = sa.func.coalesce(plans.c.applied_at_ms, plans.c.created_at_ms)
-        old = sa.and_(plans.c.applied_version.is_not(None), applied_at_ms < applied_before_ms)
+        old = sa.and_(plans.c.applied_version.is_not(None), plans.c.applied_at_ms < applied_before_ms)
         forgotten = sa.and_(sa.or_(unused, old), plans.c.id.not_in(_IN_FLIGHT))
         return self._forget(plans, [plans.c.id], forgotten, limit)
 

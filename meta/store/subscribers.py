@@ -48,6 +48,13 @@ class Subscribers:
         rows = self._connection.execute(sa.select(subscribers).where(subscribers.c.fragment == fragment))
         return sorted((_subscriber(row) for row in rows), key=lambda found: (found.name, found.id))
 
+    def count(self, fragment: str) -> int:
+        counted = (
+            sa.select(sa.func.count()).select_from(subscribers).where(subscribers.c.fragment == fragment)
+        )
+        found: int = self._connection.execute(counted).scalar_one()
+        return found
+
     def remove(self, fragment: str, subscriber_id: str) -> bool:
         """Whether it was there."""
         gone = subscribers.delete().where(_key(fragment, subscriber_id))

@@ -54,7 +54,9 @@ class Unavailable(Away):
 def path(*steps: str | int) -> str:
     """`/v1/...`; whatever an operator types as a name stays one step of it."""
     # Dots too: httpx resolves `..` before it sends.
-    return "/v1/" + "/".join(quote(str(step), safe="").replace(".", "%2E") for step in steps)
+    return "/v1/" + "/".join(
+        quote(str(step), safe="", errors="surrogateescape").replace(".", "%2E") for step in steps
+    )
 
 
 class Service:
@@ -141,7 +143,15 @@ class Service:
     ) -> Any:
         headers = {} if method == "GET" else {"Idempotency-Key": str(uuid.uuid4())}
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        request = self._http.build_request(method, where, json=body, params=given or None, headers=headers)
+        try:
+            request = self._http.build_request(
+                method, where, json=body, params=given or None, headers=headers
+            )
+        except ValueError as error:
+            # No number (NaN, infinity), or bytes of a command line that are no text.
+            raise ServiceError(
+                f"what was typed cannot be sent: {error}; correct it", "bad-request"
+            ) from error
         return self._answered(request)
 
     @stamina.retry(on=(Interrupted, Unavailable), attempts=2, timeout=None, wait_initial=0.3, wait_jitter=0.2)

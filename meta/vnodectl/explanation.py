@@ -120,6 +120,15 @@ def _why_not_fewer(planned: Any, givers: list[dict[str, Any]]) -> list[str]:
         return [
             "Loads are levelled here, not counts: vnodes move from units above the mean to units below it."
         ]
+    if "to_version" in planned["goal"]:
+        return [
+            f"The mapping of version {planned['goal']['to_version']} is asked for as it was, however uneven; the table "
+            "says whose each vnode was."
+        ]
+    if certificate["gap"]:
+        return [
+            f"{certificate['gap']} of these moves are more than the fewest: they are spent on fewer runs."
+        ]
     if planned["remaining_moves"]:
         return [f"A budget limits this step; {planned['remaining_moves']} moves remain for later ones."]
     return [

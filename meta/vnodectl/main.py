@@ -94,7 +94,8 @@ def options(
 
     Exit codes: 0 done; 1 not settled in time or taken back, or you said no; 2 refused, standard error says what to do;
     130 Ctrl-C.
-    With --json, standard output has one JSON document and nothing else; a refusal is one on standard error.
+    With --json, standard output has one JSON document and nothing else; what the service refuses is one on standard
+    error.
     A service with tokens wants one in VNODEMAP_TOKEN.
     """
     if ca_file is not None:

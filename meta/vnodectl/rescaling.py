@@ -1,5 +1,6 @@
 """`vnodectl plan`, `apply` and `rescale`."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -97,18 +98,33 @@ def rescale(
 
     Example: vnodectl rescale flights --add-units 5,6 --remove-units 1
     """
-    asked, how = goal.body(), handover.body
+    asked, way = goal.body(), Way(handover.body, patience, yes=yes, as_json=as_json)
     with connected(server, as_json=as_json) as api:
-        planned = api.post(path("fragments", fragment, "plans"), asked)
-        if not as_json:
-            show_plan(planned)
-        if not changes(planned):
-            if as_json:
-                print_json({"plan": planned, "rescale": None, "progress": None})
-            return
-        confirm("Apply?", yes=yes)
-        applied = api.post(path("rescales"), {"token": planned["token"], **how})
-        finish(api, applied, patience, as_json=as_json, planned=planned)
+        carry_out(api, fragment, asked, way, "Apply?")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a plan is carried out."""
+
+    handover: dict[str, Any]
+    patience: Patience
+    yes: bool
+    as_json: bool
+
+
+def carry_out(api: Service, fragment: str, goal: dict[str, Any], way: Way, question: str) -> None:
+    """Plans, shows, asks, applies and waits. Raises `NotSettled` and `TakenBack`."""
+    planned = api.post(path("fragments", fragment, "plans"), goal)
+    if not way.as_json:
+        show_plan(planned)
+    if not changes(planned):
+        if way.as_json:
+            print_json({"plan": planned, "rescale": None, "progress": None})
+        return
+    confirm(question, yes=way.yes)
+    applied = api.post(path("rescales"), {"token": planned["token"], **way.handover})
+    finish(api, applied, way.patience, as_json=way.as_json, planned=planned)
 
 
 def show_plan(planned: Any) -> None:

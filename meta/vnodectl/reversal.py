@@ -8,14 +8,12 @@ from meta.vnodectl.client import Service, ServiceError, path
 from meta.vnodectl.completion import FragmentName
 from meta.vnodectl.handover import Handover, Patience
 from meta.vnodectl.options import flattened
-from meta.vnodectl.plans import changes
-from meta.vnodectl.rescaling import finish, show_plan
+from meta.vnodectl.rescaling import Way, carry_out
 from meta.vnodectl.session import (
     DEFAULT_SERVER,
     Json,
     Server,
     Yes,
-    confirm,
     connected,
     out,
     print_json,
@@ -59,19 +57,10 @@ def rollback(
 
     Example: vnodectl rollback flights --to-version 3
     """
-    how = handover.body
+    way = Way(handover.body, patience, yes=yes, as_json=as_json)
     with connected(server, as_json=as_json) as api:
         target = to_version or _version_before(api, fragment)
-        planned = api.post(path("fragments", fragment, "plans"), {"to_version": target})
-        if not as_json:
-            show_plan(planned)
-        if not changes(planned):
-            if as_json:
-                print_json({"plan": planned, "rescale": None, "progress": None})
-            return
-        confirm(f"Roll back to version {target}?", yes=yes)
-        applied = api.post(path("rescales"), {"token": planned["token"], **how})
-        finish(api, applied, patience, as_json=as_json, planned=planned)
+        carry_out(api, fragment, {"to_version": target}, way, f"Roll back to version {target}?")
 
 
 def _version_before(api: Service, fragment: str) -> int:

@@ -49,7 +49,10 @@ def _client(etcd: Any) -> "EtcdClient":
     from meta.etcd.client import EtcdClient  # noqa: PLC0415
     from meta.etcd.environment import etcd_credentials, etcd_tls  # noqa: PLC0415
 
-    tls, credentials = etcd_tls(), etcd_credentials()
+    try:
+        tls, credentials = etcd_tls(), etcd_credentials()
+    except ValueError as error:
+        raise ServiceError(str(error), "etcd-tls") from error
     if etcd["tls"] and tls is None:
         raise ServiceError(
             "the service's etcd speaks TLS; say in VNODEMAP_ETCD_CA whose certificate to trust", "etcd-tls"

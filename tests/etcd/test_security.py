@@ -9,6 +9,7 @@ import trustme
 
 from meta.etcd.client import EtcdClient
 from meta.etcd.connection import Credentials, Tls
+from meta.etcd.environment import etcd_tls
 from meta.etcd.errors import PermissionDenied, Unauthenticated, Unavailable
 from meta.etcd.reader import KeyReader, Reading
 
@@ -160,3 +161,21 @@ def test_a_restarted_server_knows_no_token_and_gives_new_ones(
 
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(Credentials("alice", "secret"))
+
+
+@pytest.mark.parametrize(("certificate", "key"), [("client.pem", None), (None, "client.key")])
+def test_half_a_client_certificate_is_refused_before_grpc_aborts_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: str | None, key: str | None
+) -> None:
+    for variable, name in (("VNODEMAP_ETCD_CERT", certificate), ("VNODEMAP_ETCD_KEY", key)):
+        if name is not None:
+            (tmp_path / name).write_text("pem")
+            monkeypatch.setenv(variable, str(tmp_path / name))
+    with pytest.raises(ValueError, match=r"its key go together.*VNODEMAP_ETCD_KEY"):
+        etcd_tls()
+
+
+def test_a_file_that_is_not_there_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VNODEMAP_ETCD_CA", "/nowhere.pem")
+    with pytest.raises(ValueError, match=r"/nowhere\.pem cannot be read .*VNODEMAP_ETCD_CA"):
+        etcd_tls()

@@ -73,7 +73,7 @@ class Observed:
 
 
 def create(cluster: Deployment, name: str, **more: object) -> list[int]:
-    """A fragment on three of the four units, all of which are returned."""
+    """A fragment on all four units of the worker, which are returned."""
     with httpx.Client(base_url=cluster.urls[-1], timeout=30, trust_env=False) as http:
         units = http.put(f"/v1/workers/{WORKER}", json={"parallelism": 4}).raise_for_status().json()["units"]
         key = [{"name": "tailnum", "type": "string"}]

@@ -69,7 +69,9 @@ def crowd(seen: Observed) -> Iterator[Crowd]:
         yield Crowd(clients, threads, seen.fragment, seen.operator.units)
 
 
-@pytest.mark.parametrize("shared_cluster", ["postgresql", "sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "shared_cluster", ["postgresql", pytest.param("sqlite", marks=pytest.mark.slow)], indirect=True
+)
 @pytest.mark.parametrize(
     "rounds", [10, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])]
 )

@@ -38,7 +38,9 @@ def test_postgresql_restarted_under_load_loses_nothing_that_was_promised(
     assert "try again" in said["detail"]
 
 
-@pytest.mark.parametrize("shared_cluster", ["postgresql", "sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "shared_cluster", ["postgresql", pytest.param("sqlite", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_database_restored_from_an_older_backup_has_again_what_was_published_and_goes_on(
     cluster: Cluster, under_load: Observing, tmp_path: Path
 ) -> None:

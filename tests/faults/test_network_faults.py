@@ -76,6 +76,8 @@ def test_cut_from_postgresql_the_service_says_so_in_time_and_goes_on_when_it_is_
             health = httpx.get(f"{url}/v1/health", timeout=HEALTH_S, trust_env=False)
             assert health.status_code == httpx.codes.OK
             assert answers[503] >= 2, answers
+            # Once it is healed, a session that was cut off may keep its fragment locked for some seconds.
+            assert seen.operator.problems[503]["type"] == "/problems/database-unavailable"
 
         apart.postgres.cut()
         eventually(refused, 2 * WITHOUT_DATABASE_S)
@@ -83,6 +85,5 @@ def test_cut_from_postgresql_the_service_says_so_in_time_and_goes_on_when_it_is_
         seen.wait_progress()
         seen.wait_seen(seen.operator.newest)
     assert set(answers) <= {200, 201, 202, 409, 503}
-    assert seen.operator.problems[503]["type"] == "/problems/database-unavailable"
     assert seen.operator.unanswered == 0
     assert seen.operator.slowest_s < WITHOUT_DATABASE_S

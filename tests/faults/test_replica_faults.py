@@ -35,7 +35,9 @@ def published(cluster: Cluster, fragment: str) -> tuple[KeyValue, ...]:
         return etcd.range(f"{DEFAULT_ROOT}/fragments/{fragment}/").values
 
 
-@pytest.mark.parametrize("publisher", ["the other replica", "the restarted one"])
+@pytest.mark.parametrize(
+    "publisher", ["the other replica", pytest.param("the restarted one", marks=pytest.mark.slow)]
+)
 def test_a_version_committed_by_a_replica_that_is_killed_before_its_publish_is_published(
     cluster: "Cluster", under_load: Observing, eventually: Eventually, publisher: str
 ) -> None:

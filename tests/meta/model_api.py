@@ -36,12 +36,8 @@ from tests.meta.model import (
     PlanModel,
     Refused,
     VersionModel,
-    Weights,
-    fewest_moves,
-    is_level,
-    moved,
-    workers_level,
 )
+from tests.meta.model_counts import Weights, fewest_moves, is_level, moved, workers_level
 
 if TYPE_CHECKING:
     from tests.meta.conftest import Emptied
@@ -343,7 +339,7 @@ class Watched(RuleBasedStateMachine):
             made["base_version"],
             made["owners"],
             weights,
-            "rescale",
+            "rollback" if "to_version" in goal else "rescale",
             expires_ms,
             recounts,
         )

@@ -1,12 +1,14 @@
 """The database was restored from an older backup and etcd is ahead: SQL takes over what etcd has."""
 
 import logging
+from typing import NoReturn
 
 import pytest
 import sqlalchemy as sa
 
 from meta.coordination.publisher import Publisher
-from meta.errors import CannotAdopt, DigestConflict, StaleBase, UnitTaken, VersionNotCurrent
+from meta.errors import CannotAdopt, DatabaseBehind, DigestConflict, StaleBase, UnitTaken, VersionNotCurrent
+from meta.etcd.errors import Unavailable
 from meta.lifecycle import Worker
 from meta.mapping.publication import Phase, current_key, digest, version_key
 from meta.reconciliation.adoption import HEARTBEAT_TIMEOUT_MS
@@ -108,6 +110,21 @@ def test_an_apply_that_meets_it_first_adopts_and_is_stale(behind: World) -> None
         behind.apply_token(token)
     assert (refusal.value.base_version, refusal.value.current_version) == (2, 4)
     assert behind.current == (4, Phase.SETTLED)
+
+
+def test_what_etcd_has_is_not_forgotten_where_it_cannot_be_adopted_now(
+    behind: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next version would get a second meaning."""
+
+    def cut_off(*_arguments: object) -> NoReturn:
+        raise Unavailable("etcd", "timed out")
+
+    token = behind.plan(1)
+    monkeypatch.setattr(Publisher, "bodies", cut_off)
+    with pytest.raises(DatabaseBehind):
+        behind.apply_token(token)
+    assert behind.current == (2, Phase.SETTLED)
 
 
 def test_of_many_replicas_one_adopts(behind: World) -> None:

@@ -22,8 +22,19 @@ from alembic.util import CommandError
 from deploy.postgres import PostgresProcess
 from meta.store.database import open_engine
 from meta.store.migrations import DatabaseFromTheFuture, alembic_config, upgrade
+from meta.store.rescales import Rescales
 from meta.store.tables import metadata
 
+FRAGMENT_OF_0001 = """
+INSERT INTO fragments (name, vnode_count, distribution_key, hash_id, applier_timeout_ms, created_at_ms, version, phase)
+VALUES ('f', 2, '[]', 'xxh64-1:utf8', 1000, 5, 2, 'settled')
+"""
+PLAN_OF_0001 = """
+INSERT INTO plans (id, fragment, base_version, units, owners, certificate, digest, created_at_ms, expires_at_ms,
+    applied_version)
+VALUES ('p', 'f', 1, '[]', '1*2', '{"moves": 1, "lower_bound": 1, "gap": 0, "assigned": 0, "spread": 0,
+    "cross_worker_moves": 0, "runs": 1}', 'd', 7, 8, 2)
+"""
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -117,6 +128,18 @@ def test_down_and_up_again(engine: sa.Engine) -> None:
     assert sa.inspect(engine).get_table_names() == ["alembic_version"]
     upgrade(engine)
     assert dump(engine) == written
+
+
+def test_rescales_of_before_the_second_revision_are_told(engine: sa.Engine) -> None:
+    upgrade(engine)
+    with engine.begin() as connection:
+        command.downgrade(on(connection), "0001")
+        connection.exec_driver_sql(FRAGMENT_OF_0001)
+        connection.exec_driver_sql(PLAN_OF_0001)
+    upgrade(engine)
+    with engine.connect() as connection:
+        (rescale,) = Rescales(connection).newest(10)
+    assert (rescale.applied_version, rescale.applied_at_ms) == (2, 7)
 
 
 def test_the_alembic_command_takes_either_database(database_url: str) -> None:

@@ -329,12 +329,19 @@ def test_a_session_on_postgresql_waits_for_nothing_without_end_and_commits_to_di
         with database.engine.connect() as connection:
             settings = {
                 setting: connection.exec_driver_sql(f"SHOW {setting}").scalar_one()
-                for setting in ("lock_timeout", "statement_timeout", "synchronous_commit", "application_name")
+                for setting in (
+                    "lock_timeout",
+                    "statement_timeout",
+                    "tcp_keepalives_idle",
+                    "synchronous_commit",
+                    "application_name",
+                )
             }
         database.close()
     assert settings == {
         "lock_timeout": "5s",
         "statement_timeout": "30s",
+        "tcp_keepalives_idle": "5",
         "synchronous_commit": "on",
         "application_name": "mine",
     }

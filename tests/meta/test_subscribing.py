@@ -3,9 +3,10 @@
 import pytest
 
 from meta.callers.request_errors import Forbidden
-from meta.errors import WorkerInUse
+from meta.errors import TooMany, WorkerInUse
 from meta.lifecycle import Beat, Role
 from meta.mapping.publication import Phase
+from meta.reconciliation.retention import HEARING_MS
 from tests.meta.world import APPLIER_TIMEOUT_MS, DAY_MS, OPERATOR, READER, World, at_once
 
 
@@ -65,6 +66,28 @@ def test_the_subscribers_of_last_week_are_forgotten(world: World) -> None:
     assert world.subscribers == ["alive"]
 
 
+def test_the_silent_are_forgotten_though_the_service_is_started_anew_each_day(world: World) -> None:
+    world.hear("stopped", 1)
+    world.now_ms += DAY_MS
+    world.start()
+    for _ in range(HEARING_MS // 4_000 + 2):
+        world.now_ms += 4_000
+        world.hearing.now()
+    world.retention.run()
+    assert world.subscribers == []
+
+
+def test_a_subscriber_too_many_is_refused_and_those_there_are_are_heard(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meta.rescaling.subscribing.SUBSCRIBERS_MAX", 1)
+    world.hear("first", 1)
+    with pytest.raises(TooMany, match="let each keep its id"):
+        world.hear("second", 1)
+    world.hear("first", 1)
+    assert world.subscribers == ["first"]
+
+
 def test_a_subscriber_ahead_of_a_restored_database_is_heard_without_its_acknowledgement(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -76,7 +99,7 @@ def test_a_subscriber_ahead_of_a_restored_database_is_heard_without_its_acknowle
     heard = follower.subscriber
     assert (heard.acknowledged_version, heard.seen_at_ms) == (1, world.now_ms)
     (told,) = caplog.messages
-    assert told.startswith("fragment flights: subscriber job (job): it acknowledges version 7")
+    assert told.startswith("fragment flights: subscriber job: job acknowledges version 7")
     world.apply(1, 2)
     assert world.waiting_for == ["job"]
 

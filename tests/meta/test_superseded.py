@@ -1,6 +1,7 @@
 """A unit that is lost under way: the rescale goes on without it, as one more version."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -8,11 +9,12 @@ from meta.callers.access import ITSELF
 from meta.coordination.publisher import Publisher
 from meta.errors import AlreadyAccepted
 from meta.etcd.client import EtcdClient
-from meta.lifecycle import Cause, Rescale, RescalePhase
+from meta.lifecycle import Cause, Moment, Rescale, RescalePhase, Worker
 from meta.mapping.diff import Diff
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import Base, MappingVersion, Phase
 from meta.mapping.unit import Unit
+from meta.rescaling.proposal import Fleet, recounted
 from meta.rescaling.superseding import lost_units, too_many, without
 from meta.store.database import Database
 from tests.meta.world import OPERATOR, WORKER_TIMEOUT_MS, World, at_once
@@ -228,3 +230,16 @@ def test_what_was_left_uneven_stays_uneven() -> None:
     left = without(version, version.units[:2], Phase.RESCALING)
     assert str(left.mapping) == "1*90 2*15"
     assert (left.version, left.previous) == (6, version.previous)
+
+
+def test_a_unit_is_lost_where_there_were_more_units_than_vnodes_are_left() -> None:
+    """It ended the service: what it could not plan for was there again after each restart."""
+    heavy = version_on("1*4 2*4 3*4 4*4", [1_000.0] * 4)
+    idle = tuple(Unit(number, f"w{number}") for number in range(5, 17))
+    base = replace(heavy, units=(*heavy.units, *idle))
+    workers = [Worker(unit.worker, (unit.id,), None, 0, 0) for unit in base.units]
+    recounted_ = recounted(base, 8, Fleet(workers, Moment(1, 0)))
+    assert [unit.id for unit in recounted_.units] == [1, 2, 3, 4]
+    after = replace(heavy, units=recounted_.units, mapping=recounted_.mapping)
+    left = without(after, after.units[1:], Phase.RESCALING)
+    assert set(left.mapping.units) == {2, 3, 4}

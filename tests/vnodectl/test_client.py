@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from deploy.process import ServiceProcess
 from meta.vnodectl.client import Away, Interrupted, Service, ServiceError, Unavailable, path
 from meta.vnodectl.main import app
 
@@ -236,3 +237,22 @@ def test_status_of_a_service_that_is_not_ready_is_why_and_exit_code_2() -> None:
         assert result.exit_code == 2
         assert "the database does not answer" in result.stdout
     assert json.loads(result.stdout)["service"]["status"] == 503
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("plan", "f", "--weight", "3=nan"), ("plan", "f", "--by-load", "--count-slack", "inf")],
+)
+def test_what_no_json_can_say_is_refused(words: tuple[str, ...], shared_service: ServiceProcess) -> None:
+    result = CliRunner().invoke(app, [*words, "--server", shared_service.url])
+    assert isinstance(result.exception, ServiceError), result.exception
+    assert "cannot be sent" in str(result.exception)
+
+
+def test_bytes_that_are_no_text_are_refused(shared_service: ServiceProcess) -> None:
+    for words in (
+        ("fragment", "show", "\udcff"),
+        ("worker", "add", "east", "--units", "2", "--label", "a=\udcff"),
+    ):
+        result = CliRunner().invoke(app, [*words, "--server", shared_service.url])
+        assert isinstance(result.exception, ServiceError), result.exception

@@ -50,6 +50,18 @@ def test_explain_says_why_of_a_plan_and_of_the_last_rescale(operator: Operator) 
     assert "it became version 3" in operator.sees("explain", operator.name)
 
 
+def test_explain_says_what_a_rollback_and_a_defragmentation_move_for(operator: Operator) -> None:
+    first, second, *_ = operator.begin()
+    operator.sees("rescale", operator.name, "--units", ids([first, second]), "--yes")
+    back = operator.reads("plan", operator.name, "--to-version", "1")
+    assert "The mapping of version 1 is asked for as it was" in unwrapped(
+        operator.sees("explain", back["token"])
+    )
+    operator.sees("rollback", operator.name, "--yes")
+    versions = operator.reads("mapping", "history", operator.name)
+    assert "rollback" in {version["cause"] for version in versions["items"]}
+
+
 def test_explain_tells_how_many_units_may_round_up(operator: Operator) -> None:
     units = operator.begin()
     planned = operator.reads("plan", operator.name, "--units", ids([units[0], units[2], units[3]]))

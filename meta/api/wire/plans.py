@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from meta.api.wire.base import UNITS_MAX, AnyCertificate, Parallelism, Request, Response, at_most
 from meta.api.wire.summaries import SummaryOut
 from meta.api.wire.versions import owner_ids
+from meta.api.wire.workers import LABELS_MAX, Labels
 from meta.errors import BadGoal
 from meta.lifecycle import Cause, RescalePlan
 from meta.mapping.summary import summary
@@ -92,9 +93,9 @@ class PlanIn(Request):
         Field(description="with `by_load`: how far counts may leave the fair share; 0.25 if left out"),
     ] = None
     labels: Annotated[
-        dict[str, str] | None,
-        Field(max_length=32, description="only units of workers that have all of these"),
-        at_most(32),
+        Labels | None,
+        Field(max_length=LABELS_MAX, description="only units of workers that have all of these"),
+        at_most(LABELS_MAX),
     ] = None
 
     @property
