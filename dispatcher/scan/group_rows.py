@@ -6,11 +6,11 @@ from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from dispatcher.scan.filters import Conditions
 from dispatcher.scan.plan import ScanGroup
+from dispatcher.table.columns import in_arrow
 from dispatcher.table.file import DELETED, Kind
 from dispatcher.table.merge import SortedRows, merged
 from dispatcher.table.sorted_file import Selection, sorted_rows
@@ -28,7 +28,7 @@ class Wanted:
     @classmethod
     def of(cls, table_id: int, columns: StructType, asked: Conditions) -> Self:
         condition = None if asked.are_never_met else asked.as_expression()
-        return cls(table_id, to_arrow_schema(columns, timezone="UTC"), condition)
+        return cls(table_id, in_arrow(columns), condition)
 
 
 def group_rows(group: ScanGroup, wanted: Wanted) -> Iterator[pa.RecordBatch]:

@@ -121,8 +121,9 @@ class _Read:
 
     def _native(self, group: ScanGroup) -> DataFrame:
         paths = [literal_path(file.path) for file in group.files]
-        # Without the option, folders named a=b would be columns.
-        rows = self._spark.read.schema(self._stored).parquet(*paths, recursiveFileLookup=True)
+        # Folders named a=b are no columns, and a file that is gone is no empty one.
+        reader = self._spark.read.schema(self._stored).option("ignoreMissingFiles", "false")
+        rows = reader.parquet(*paths, recursiveFileLookup=True)
         if not _all_within(group):
             rows = rows.where(_within(group))
         if any(file.kind is Kind.CHANGES for file in group.files):

@@ -22,6 +22,7 @@ from dispatcher.scan.group_rows import Wanted, group_rows
 from dispatcher.scan.plan import ScanGroup
 from dispatcher.scan.reader import planned, require_columns
 from dispatcher.service import Service, open_http
+from dispatcher.table.columns import require_same_columns, stored
 from dispatcher.table.state_table import StateTable
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.publication import Current, decode_body
@@ -106,6 +107,10 @@ class VnodeReader(spark_source.DataSourceReader):
         version: int | None,
     ) -> None:
         require_columns(table, schema.names)
+        # In another type a filter would mean other rows.
+        require_same_columns(
+            table.uri, schema, StructType([stored(table.columns)[name] for name in schema.names])
+        )
         self._table = table
         self._mapping = mapping
         self._schema = schema

@@ -3,11 +3,16 @@
 import json
 from collections.abc import Iterable
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
+    DataType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -38,8 +43,11 @@ def stored(columns: StructType) -> StructType:
 
 
 def logged(columns: StructType) -> StructType:
-    """The columns of the Delta table."""
-    return StructType([*columns.fields, *_OURS.fields])
+    """The columns of the Delta table.
+
+    Ours come first: deltalake loses the statistics of a column that stands behind a struct.
+    """
+    return StructType([*_OURS.fields, *columns.fields])
 
 
 def users(struct: StructType) -> StructType:
@@ -47,8 +55,27 @@ def users(struct: StructType) -> StructType:
     return StructType([column for column in struct.fields if column.name not in _OURS.names])
 
 
+def in_arrow(struct: StructType) -> pa.Schema:
+    """As files have them. Timestamps are in UTC, whatever the session's time zone."""
+    return to_arrow_schema(struct, timezone="UTC")
+
+
 def nullable(struct: StructType) -> StructType:
-    return StructType([StructField(column.name, column.dataType) for column in struct.fields])
+    """The same columns, in which all may be NULL, inside of structs, arrays and maps too."""
+    found = _nullable(struct)
+    assert isinstance(found, StructType)
+    return found
+
+
+def _nullable(type_: DataType) -> DataType:
+    match type_:
+        case StructType():
+            return StructType([StructField(one.name, _nullable(one.dataType)) for one in type_.fields])
+        case ArrayType():
+            return ArrayType(_nullable(type_.elementType))
+        case MapType():
+            return MapType(_nullable(type_.keyType), _nullable(type_.valueType))
+    return type_
 
 
 def require_creatable(uri: str, schema: KeySchema, columns: StructType) -> None:

@@ -13,10 +13,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from dispatcher.table.columns import stored
+from dispatcher.table.columns import in_arrow, stored
 from dispatcher.table.file import DataFile, Kind
 from dispatcher.table.files import WrittenFile, in_groups, write_sorted
 from dispatcher.table.merge import compacted, merged
@@ -94,7 +93,7 @@ def write_compacted(
     target_bytes: int,
 ) -> tuple[tuple[WrittenFile, int], ...]:
     """The files that show the same rows, and their sequences: one task for each group of prefixes."""
-    fields = to_arrow_schema(stored(columns))
+    fields = in_arrow(stored(columns))
     files = compaction.files
 
     def write(batches: Iterable[pa.RecordBatch]) -> Written:

@@ -16,6 +16,20 @@ class NotAStateTable(TableError):
         super().__init__(f"{uri} cannot be opened as a state table: {reason}")
 
 
+class ForeignFile(TableError):
+    """Another program wrote to the table: its rows have no storage keys, or are in another order."""
+
+    def __init__(self, uri: str, path: str, version: int) -> None:
+        self.uri = uri
+        self.path = path
+        self.version = version
+        super().__init__(
+            f"the file {path} of {uri} was written by another program, and cannot be merged with others. Others may"
+            f" read the table, not write to it or optimise it: restore the version before that, then append by"
+            f" StateTable what the file adds (version {version} was read)"
+        )
+
+
 class TableMismatch(TableError):
     """The table and the program would not agree on its rows; `what` says on which part of them."""
 

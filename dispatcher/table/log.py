@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import stamina
@@ -17,10 +17,15 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from dispatcher.table.errors import AnotherCheckpoint, ConcurrentCommit, NotAStateTable, VersionGone
+from dispatcher.table.errors import (
+    AnotherCheckpoint,
+    ConcurrentCommit,
+    ForeignFile,
+    NotAStateTable,
+    VersionGone,
+)
 from dispatcher.table.file import KIND, PREFIX, SEQUENCE, DataFile, Kind
 from dispatcher.table.files import WrittenFile
-from storage_keys.vnode import PREFIX_COUNT
 
 APP_ID_PREFIX: Final = "vnodemap."
 _SEQUENCE_ID, _REPLACED_ID, _KEPT_ID = "vnodemap.sequence", "vnodemap.replaced", "vnodemap.kept"
@@ -216,7 +221,8 @@ class Log:
             dry_run=dry_run,
             enforce_retention_duration=False,
             full=True,
-            keep_versions=[first],
+            # All of them: for the oldest alone, Delta forgets in a week which files the others have.
+            keep_versions=list(range(first, delta.version() + 1)),
         )
         if not dry_run:
             delta.create_checkpoint()
@@ -293,22 +299,21 @@ def _removed(uri: str, file: DataFile) -> RemoveAction:
 
 
 def _data_files(uri: str, delta: DeltaTable) -> tuple[DataFile, ...]:
-    """In the order of their sequences. Files that another program added have no sequence, and count as the oldest."""
+    """In the order of their sequences. Raises `ForeignFile`."""
     actions = pa.table(delta.get_add_actions(flatten=True))
-
-    def column(name: str, default: Any) -> list[Any]:
-        if name not in actions.column_names:
-            return [default] * actions.num_rows
-        return [default if value is None else value for value in actions[name].to_pylist()]
-
-    found = map(
-        DataFile,
-        [f"{uri}/{path}" for path in column("path", "")],
-        column("num_records", 0),
-        column("size_bytes", 0),
-        column(f"min.{PREFIX}", 0),
-        column(f"max.{PREFIX}", PREFIX_COUNT - 1),
-        column(f"partition.{SEQUENCE}", 0),
-        map(Kind, column(f"partition.{KIND}", Kind.ROWS)),
+    names = (
+        *("path", "num_records", "size_bytes", f"min.{PREFIX}", f"max.{PREFIX}"),
+        *(f"partition.{SEQUENCE}", f"partition.{KIND}"),
     )
+    columns = [
+        actions[name].to_pylist() if name in actions.column_names else [None] * actions.num_rows
+        for name in names
+    ]
+    found = []
+    for file in zip(*columns, strict=True):
+        path, rows, size_bytes, first, last, sequence, kind = file
+        # Ours lie side by side; others put theirs in a folder for each value that a table is partitioned by.
+        if "/" in path or None in file:
+            raise ForeignFile(uri, path, delta.version())
+        found.append(DataFile(f"{uri}/{path}", rows, size_bytes, first, last, sequence, Kind(kind)))
     return tuple(sorted(found, key=lambda file: (file.sequence, file.kind, file.first_prefix, file.path)))

@@ -29,7 +29,6 @@ from dispatcher.table.columns import (
     require_rows,
     require_same_columns,
     require_same_key,
-    stored,
     users,
 )
 from dispatcher.table.compaction import plan_compaction, prefix_groups, write_compacted
@@ -180,8 +179,8 @@ class StateTable:
     def vacuum(self, *, older_than_hours: int = 168, dry_run: bool = False) -> tuple[str, ...]:
         """Remove the files that no version of the last so many hours has, and those versions; their names.
 
-        These are also the files of writers that died. No writer may be at work for longer than the hours: what it
-        has written would be removed before its commit.
+        These are also the files of writers that died. No writer, reader or compaction may be at work for longer than
+        the hours: what it has written would be removed before its commit, and what it reads meanwhile.
         """
         return self._log.vacuum(older_than_hours, dry_run=dry_run)
 
@@ -204,11 +203,6 @@ class StateTable:
             remove_files(self.uri, (file.name for file in files))
             raise RepeatedKey(self.uri, dict(self.schema.decode(repeated).row))
         return self._log.add(files, batch, begun, replacing=replacing)
-
-
-def stored_columns(table: StateTable) -> StructType:
-    """The columns in all files."""
-    return stored(table.columns)
 
 
 def _batch(uri: str, app_id: str | None, batch_id: int | None) -> Batch | None:

@@ -138,3 +138,9 @@ def test_options_that_do_not_say_what_to_read_are_refused(spark: SparkSession, t
             source(spark, told, **options).collect()
     with pytest.raises(PySparkException, match="no option table"):
         spark.read.format("vnode").load()
+
+
+def test_a_column_in_another_type_is_refused(spark: SparkSession, told: Story) -> None:
+    found = spark.read.format("vnode").schema("k string").option("table", told.table.uri)
+    with pytest.raises(PySparkException, match="differs in the columns"):
+        found.option("mapping", str(MAPPING)).load().collect()

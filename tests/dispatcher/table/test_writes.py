@@ -2,15 +2,20 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from dispatcher.routing import dispatch
-from dispatcher.table.errors import RepeatedKey, TableMismatch, UnknownColumns, UnusableBatch
+from dispatcher.scan.reader import scan
+from dispatcher.table.errors import ForeignFile, RepeatedKey, TableMismatch, UnknownColumns, UnusableBatch
 from dispatcher.table.file import Kind
 from dispatcher.table.state_table import StateTable
+from storage_keys.key import KeyColumn, KeySchema
+from storage_keys.types import BIGINT
 from tests.dispatcher.flights import version_of
 from tests.dispatcher.table.story import COLUMNS, KEY, MAPPING, Story
 from tests.dispatcher.table.visible import visible
@@ -102,3 +107,35 @@ def test_a_large_key_has_files_of_its_own_and_the_others_share_theirs(
     assert len(own) >= 5
     assert 6 <= len(files) - len(own) <= 20
     assert {file.kind for file in files} == {Kind.ROWS}
+
+
+def test_timestamps_and_nulls_inside_of_structs_outlive_a_compaction(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    inner = StructType().add("a", "integer", nullable=False)
+    columns = StructType().add("k", "long").add("at", "timestamp").add("inner", inner)
+    key = KeySchema(3, (KeyColumn("k", BIGINT),), ("k",))
+    table = StateTable.create_or_open(tmp_path, key, columns)
+    for number in range(2):
+        rows = spark.range(number, 3).select(
+            sf.col("id").alias("k"),
+            sf.lit("2013-01-31 12:00:00").cast("timestamp").alias("at"),
+            sf.struct(sf.lit(None).cast("int").alias("a")).alias("inner"),
+        )
+        table.upsert(rows)
+    before = sorted(scan(spark, table, MAPPING).collect())
+    assert len(before) == 3
+    table.compact(spark, force=True)
+    assert sorted(scan(spark, table, MAPPING).collect()) == before
+
+
+def test_what_another_program_wrote_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    """Optimised, its rows would lie in another order; appended, they would have no keys."""
+    table = StateTable.create_or_open(tmp_path, KEY, COLUMNS)
+    for number in range(2):
+        table.append(spark.createDataFrame([("v", number, "a")], COLUMNS))
+    foreign = pa.table({"v": ["theirs"], "_sequence": [1], "_kind": ["rows"]})
+    write_deltalake(tmp_path, foreign, mode="append", schema_mode="merge")
+    with pytest.raises(ForeignFile, match="written by another program") as refusal:
+        table.snapshot()
+    assert len(table.snapshot(refusal.value.version - 1).files) == 2
