@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from dispatcher.scan.plan import Interval, ScanGroup, plan_scan
+from dispatcher.scan.plan import ScanGroup, plan_scan
 from dispatcher.table.file import DataFile, Kind
 from meta.mapping.errors import Malformed
 from meta.mapping.fields import require_known
@@ -79,7 +79,7 @@ def _group(group: ScanGroup, ranges: list[KeyRange], vnode_count: int) -> Answer
     }
 
 
-def _vnodes(prefixes: Iterable[Interval], vnode_count: int) -> list[list[int]]:
+def _vnodes(prefixes: Iterable[PrefixRun], vnode_count: int) -> list[list[int]]:
     """Runs of vnodes that have a prefix in these intervals, whose order they are in."""
     found: list[list[int]] = []
     for run in prefixes:
@@ -95,7 +95,7 @@ def _ranges(group: ScanGroup, table_id: int, wanted: Sequence[KeyRange]) -> list
     """The keys in `wanted`, which are sorted and do not meet, that have the group's prefixes."""
     found = []
     for run in group.prefixes:
-        within = prefix_range(table_id, PrefixRun(run.first, run.last))
+        within = prefix_range(table_id, run)
         at = max(bisect_right(wanted, within.start, key=lambda one: one.start) - 1, 0)
         while at < len(wanted) and (within.end is None or wanted[at].start < within.end):
             found.append(within.intersection(wanted[at]))

@@ -14,7 +14,6 @@ from dispatcher.table.columns import in_arrow
 from dispatcher.table.file import DELETED, Kind
 from dispatcher.table.merge import SortedRows, merged
 from dispatcher.table.sorted_file import Selection, sorted_rows
-from storage_keys.range import PrefixRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,7 @@ class Wanted:
 
 def group_rows(group: ScanGroup, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """What a reader sees of the group's files, without rows for which the condition is not true."""
-    runs = tuple(PrefixRun(run.first, run.last) for run in group.prefixes)
-    sources = sorted_rows(group.files, Selection(wanted.table_id, wanted.schema, runs))
+    sources = sorted_rows(group.files, Selection(wanted.table_id, wanted.schema, group.prefixes))
     names = wanted.schema.names
     found = merged(sources, names) if group.merges else _side_by_side(sources, names)
     for batch in found:

@@ -18,17 +18,10 @@ from meta.mapping.errors import Malformed
 from meta.mapping.mapping import VnodeMapping
 from storage_keys.errors import shown
 from storage_keys.pruning import RANGES_MAX_DEFAULT, Pruned
+from storage_keys.range import PrefixRun
 from storage_keys.vnode import PREFIX_BITS, PREFIX_COUNT, check_vnode_count
 
 TASKS_MAX: Final = PREFIX_COUNT
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Vnode prefixes from `first` to `last`, both included."""
-
-    first: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +39,7 @@ class ScanGroup:
 
     slot: int
     unit: int | None
-    prefixes: tuple[Interval, ...]
+    prefixes: tuple[PrefixRun, ...]
     files: tuple[DataFile, ...]
     merges: bool
     bytes_read: int
@@ -236,7 +229,7 @@ def _groups(
             ScanGroup(
                 slot,
                 units[slots[0]] if slots[0] == slots[1] else None,
-                tuple(map(Interval, firsts.tolist(), lasts.tolist())),
+                tuple(map(PrefixRun, firsts.tolist(), lasts.tolist())),
                 tuple(map(table.files.__getitem__, places.tolist())),
                 bool(axis.merging[share.at].any()),
                 # Differences of whole sums, so that the groups' bytes add up.

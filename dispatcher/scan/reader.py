@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from dispatcher.scan.filters import Conditions, conditions, joined
 from dispatcher.scan.group_rows import Wanted, group_rows
-from dispatcher.scan.plan import Interval, ScanGroup, ScanPlan, plan_scan
+from dispatcher.scan.plan import ScanGroup, ScanPlan, plan_scan
 from dispatcher.table.columns import logged
 from dispatcher.table.errors import UnknownColumns
 from dispatcher.table.file import DELETED, PREFIX, STORAGE_KEY, Kind
@@ -26,7 +26,6 @@ from meta.mapping.mapping import VnodeMapping
 from storage_keys.predicate import Predicate
 from storage_keys.pruning import Pruned, prune
 from storage_keys.spark import quoted
-from storage_keys.vnode import PREFIX_COUNT
 
 _COMPARED_RUNS_MAX: Final = 16
 """So many runs of prefixes are compared one by one. More are looked up, which costs a row the same for any number."""
@@ -153,12 +152,12 @@ def _union(parts: list[DataFrame]) -> DataFrame:
 
 def _all_within(group: ScanGroup) -> bool:
     """Whether all rows of the group's files are the group's."""
-    runs = [*group.prefixes, Interval(PREFIX_COUNT, PREFIX_COUNT)]
-    # The run that a file ends in or before; the one behind the last holds no file.
-    ends = (
-        runs[bisect_left(group.prefixes, file.last_prefix, key=lambda run: run.last)] for file in group.files
-    )
-    return all(run.first <= file.first_prefix for run, file in zip(ends, group.files, strict=True))
+    runs = group.prefixes
+    for file in group.files:
+        at = bisect_left(runs, file.last_prefix, key=lambda run: run.last)
+        if at == len(runs) or runs[at].first > file.first_prefix:
+            return False
+    return True
 
 
 def _within(group: ScanGroup) -> Column:

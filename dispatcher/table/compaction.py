@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from dispatcher.table.columns import in_arrow, stored
 from dispatcher.table.file import DataFile, Kind
-from dispatcher.table.files import WrittenFile, in_groups, write_sorted
+from dispatcher.table.files import WrittenFile, in_row_groups, write_sorted
 from dispatcher.table.merge import compacted, merged
 from dispatcher.table.sorted_file import Selection, sorted_rows
 from dispatcher.table.writing import Written, run
@@ -104,7 +104,7 @@ def write_compacted(
         touched = [files[number] for number in np.flatnonzero(selection.touches(first, last))]
         written: list[WrittenFile] = []
         for kind in Kind:
-            rows = in_groups(_rows(touched, selection, kind, whole=compaction.whole))
+            rows = in_row_groups(_rows(touched, selection, kind, whole=compaction.whole))
             written += write_sorted(rows, root, f"compacted-{kind}", kind, target_bytes)
         return Written(tuple(written))
 

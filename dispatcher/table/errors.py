@@ -85,7 +85,9 @@ class UnknownColumns(TableError):
         self.uri = uri
         self.names = names
         self.known = known
-        super().__init__(f"{', '.join(names)} cannot be {what} of {uri}; there are {', '.join(known)}")
+        super().__init__(
+            f"{', '.join(names)} cannot be {what} of {uri}; leave them out, or name some of {', '.join(known)}"
+        )
 
 
 class RepeatedKey(TableError):
@@ -109,7 +111,9 @@ class VersionGone(TableError):
         self.version = version
         self.first = first
         self.last = last
+        advice = (
+            "; to keep versions for longer, vacuum with a larger older_than_hours" if version < first else ""
+        )
         super().__init__(
-            f"there is no version {version} of {uri}: versions {first} to {last} are kept;"
-            " read one of them, and vacuum with a larger older_than_hours to keep versions for longer"
+            f"there is no version {version} of {uri}: versions {first} to {last} are kept; read one of them{advice}"
         )

@@ -68,7 +68,7 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
     return fs.LocalFileSystem(), root
 
 
-def in_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def in_row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The rows in row groups; Spark's batches are smaller."""
     return _regrouped(pa.Table.from_batches([batch]) for batch in batches)
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from dispatcher.table.file import PREFIX, STORAGE_KEY, Kind
-from dispatcher.table.files import WrittenFile, in_groups, write_sorted
+from dispatcher.table.files import WrittenFile, in_row_groups, write_sorted
 from dispatcher.table.location import literal_path
 from storage_keys.arrow import storage_keys
 from storage_keys.key import KeyColumn, KeySchema
@@ -126,7 +126,7 @@ def _keyed(batches: Iterable[pa.RecordBatch], schema: KeySchema) -> Iterator[pa.
     """The rows in row groups, with their storage keys. Their order is checked: all that reads files relies on it."""
     field = pa.field(STORAGE_KEY, pa.binary())
     last: pa.Array | None = None
-    for group in in_groups(batches):
+    for group in in_row_groups(batches):
         keys = storage_keys(schema, group)
         before = keys.slice(0, len(keys) - 1)
         assert pc.all(pc.less_equal(before, keys.slice(1))).as_py() is not False, (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scan.plan import Interval, ScanGroup, ScanPlan, plan_scan
+from dispatcher.scan.plan import ScanGroup, ScanPlan, plan_scan
 from dispatcher.table.file import DataFile, Kind
 from meta.mapping.errors import Malformed
 from meta.mapping.mapping import VnodeMapping
@@ -18,6 +18,7 @@ from storage_keys.errors import BadVnodeCount
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.predicate import Comparison, In
 from storage_keys.pruning import Pruned, prune
+from storage_keys.range import PrefixRun
 from storage_keys.types import BIGINT
 
 PREFIXES = np.arange(65_536)
@@ -184,8 +185,8 @@ def test_no_group_is_larger_than_a_share_and_what_cannot_be_divided(
 
 def test_adjacent_vnodes_are_one_range() -> None:
     first, second = plan_scan(VnodeMapping.parse("5*3 0*2 5"), []).groups
-    assert (first.unit, first.prefixes) == (0, (Interval(32_768, 54_613),))
-    assert (second.unit, second.prefixes) == (5, (Interval(0, 32_767), Interval(54_614, 65_535)))
+    assert (first.unit, first.prefixes) == (0, (PrefixRun(32_768, 54_613),))
+    assert (second.unit, second.prefixes) == (5, (PrefixRun(0, 32_767), PrefixRun(54_614, 65_535)))
 
 
 def test_a_known_key_leaves_one_prefix_of_one_group() -> None:
@@ -195,7 +196,7 @@ def test_a_known_key_leaves_one_prefix_of_one_group() -> None:
     plan = plan_scan(mapping, [file("all", 0, 65_535), file("few", 0, 10)], pruned=pruned)
     (group,) = (group for group in plan.groups if group.prefixes)
     assert group.slot == group.unit == mapping.owners[run.first * 256 >> 16]
-    assert group.prefixes == (Interval(run.first, run.first),)
+    assert group.prefixes == (PrefixRun(run.first, run.first),)
     assert [one.path for one in group.files] == ["all"]
     assert (len(plan.groups), plan.vnodes_pruned, plan.ranges_opened) == (4, 255, 1)
     assert "the distribution key (k) is fixed: 1 of 65536 prefixes are read" in plan.why
@@ -206,8 +207,8 @@ def test_tasks_regroup_units_by_bytes() -> None:
     mapping = VnodeMapping.parse("0*64 1*64 2*64 3*64")
     files = [file("a", 0, 16_383, 3_000_000), file("b", 16_384, 65_535, 3_000_000)]
     first, second = plan_scan(mapping, files, tasks=2).groups
-    assert (first.unit, first.prefixes) == (0, (Interval(0, 16_383),))
-    assert (second.unit, second.prefixes) == (None, (Interval(16_384, 65_535),))
+    assert (first.unit, first.prefixes) == (0, (PrefixRun(0, 16_383),))
+    assert (second.unit, second.prefixes) == (None, (PrefixRun(16_384, 65_535),))
     assert first.bytes_read == second.bytes_read == 3_000_000
 
 
@@ -228,7 +229,7 @@ def test_a_prefix_that_dominates_is_split_by_its_files() -> None:
     plan = plan_scan(VnodeMapping.parse("0*128 1*128"), hot_prefix(Kind.ROWS), tasks=10)
     hot = [group for group in plan.groups if group.shares_prefix]
     assert len(hot) == 8
-    assert {group.prefixes for group in hot} == {(Interval(700, 700),)}
+    assert {group.prefixes for group in hot} == {(PrefixRun(700, 700),)}
     # `cold` has rows of the hot prefix, too, and is in one group with its own prefixes and in one with that prefix.
     assert sorted(one.path for group in hot for one in group.files) == sorted(
         ["cold", *(f"hot{number}" for number in range(8))]

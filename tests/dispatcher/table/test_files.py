@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from dispatcher.table.columns import logged
 from dispatcher.table.file import Kind
-from dispatcher.table.files import GROUP_ROWS, in_groups, write_sorted
+from dispatcher.table.files import GROUP_ROWS, in_row_groups, write_sorted
 from dispatcher.table.log import Log
 
 ROWS = 150_000
@@ -30,7 +30,7 @@ def rows(first: int = 0, last: int = ROWS) -> Iterator[pa.RecordBatch]:
 
 
 def test_row_groups_are_full_whatever_batches_the_rows_come_in(tmp_path: Path) -> None:
-    (written,) = write_sorted(in_groups(rows()), str(tmp_path), "rows-3", Kind.ROWS, 1 << 30)
+    (written,) = write_sorted(in_row_groups(rows()), str(tmp_path), "rows-3", Kind.ROWS, 1 << 30)
     parquet = pq.ParquetFile(tmp_path / written.name)
     groups = [parquet.metadata.row_group(at).num_rows for at in range(parquet.num_row_groups)]
     assert groups == [GROUP_ROWS, GROUP_ROWS, ROWS - 2 * GROUP_ROWS]
@@ -47,7 +47,7 @@ def test_of_rows_that_fail_on_their_way_no_file_is_left(tmp_path: Path) -> None:
         raise OSError("the source is gone")
 
     with pytest.raises(OSError, match="the source is gone"):
-        write_sorted(in_groups(failing()), str(tmp_path), "rows", Kind.ROWS, 100_000)
+        write_sorted(in_row_groups(failing()), str(tmp_path), "rows", Kind.ROWS, 100_000)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -56,7 +56,7 @@ def die_while_writing(folder: str) -> None:
         yield from rows()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    write_sorted(in_groups(dying()), folder, "rows", Kind.ROWS, 100_000)
+    write_sorted(in_row_groups(dying()), folder, "rows", Kind.ROWS, 100_000)
 
 
 def test_what_a_killed_writer_leaves_nobody_sees_and_a_vacuum_removes(tmp_path: Path) -> None:
