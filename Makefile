@@ -33,6 +33,7 @@ bench: $(READY) java ## Measure, each figure beside what it is compared with
 	$(RUN) benchmarks.keys
 	$(RUN) benchmarks.planner
 	$(RUN) benchmarks.publication
+	$(RUN) benchmarks.scan
 	$(RUN) benchmarks.service
 
 pins: $(READY) ## Choose the newest versions of all packages anew, into constraints.txt

@@ -8,9 +8,6 @@ document; `ratio` is the median of `dispatch` over that of `repartition`, to be 
 
 import argparse
 import json
-import os
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +16,7 @@ from statistics import median
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from benchmarks.session import session
 from dispatcher.routing import dispatch
 from meta.mapping.plan import first_mapping
 from meta.mapping.publication import MappingVersion
@@ -32,14 +30,9 @@ RATIO_MAX = 1.10
 
 def main() -> None:
     asked = _arguments()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with tempfile.TemporaryDirectory() as folder:
-        spark = _session(Path(folder))
-        try:
-            rows = _written(spark, asked.rows, Path(folder) / "rows")
-            _report(asked, *_measured(rows, asked.units, asked.pairs))
-        finally:
-            spark.stop()
+    with session("dispatch") as (spark, folder):
+        rows = _written(spark, asked.rows, folder / "rows")
+        _report(asked, *_measured(rows, asked.units, asked.pairs))
 
 
 def _arguments() -> argparse.Namespace:
@@ -50,21 +43,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--units", type=int, default=16)
     return parser.parse_args()
-
-
-def _session(folder: Path) -> SparkSession:
-    return (
-        SparkSession.builder.master("local[2]")
-        .appName("benchmark: dispatch")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "4g")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
 
 
 def _written(spark: SparkSession, rows: int, path: Path) -> DataFrame:

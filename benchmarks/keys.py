@@ -13,8 +13,6 @@ document; a figure that has a goal says whether it is met.
 import argparse
 import json
 import os
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ import pyarrow as pa
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
+from benchmarks.session import session
 from storage_keys import arrow
 from storage_keys import spark as native
 from storage_keys.hash import hash_row
@@ -197,29 +196,9 @@ def _decimals(type_: pa.DataType, low: Any, high: Any) -> pa.Array:
 
 
 def _of_spark(rows: int, repeats: int) -> Iterator[Figure]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with tempfile.TemporaryDirectory() as folder:
-        spark = _session(folder)
-        try:
-            for names, goal in ((["k"], 5.0), (["s"], 1.5), (["k", "s"], None)):
-                yield _native(spark, _schema(names), rows, repeats, goal)
-        finally:
-            spark.stop()
-
-
-def _session(folder: str) -> SparkSession:
-    return (
-        SparkSession.builder.master("local[2]")
-        .appName("benchmark: keys")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "4g")
-        .config("spark.local.dir", folder)
-        .config("spark.sql.warehouse.dir", folder)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    with session("keys") as (spark, _):
+        for names, goal in ((["k"], 5.0), (["s"], 1.5), (["k", "s"], None)):
+            yield _native(spark, _schema(names), rows, repeats, goal)
 
 
 def _native(spark: SparkSession, schema: KeySchema, rows: int, repeats: int, goal: float | None) -> Figure:

@@ -21,18 +21,17 @@ import os
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from statistics import mean, median
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
-from uhashring import HashRing
 
+from benchmarks.figure import Figure
+from benchmarks.walk import FIRST, WALK, Owners, Place, alone, ours, ring
 from meta.mapping.load import LoadCertificate, plan_by_load
 from meta.mapping.mapping import VnodeMapping
 from meta.mapping.plan import first_mapping, plan
@@ -44,10 +43,6 @@ except ImportError:
     RingBuilder = None
 
 SEED = 20261121
-WALK: list[list[int]] = json.loads(
-    (Path(__file__).parents[1] / "tests" / "mapping" / "walk-30.json").read_text()
-)["steps"]
-FIRST = list(range(16))
 MOVES_GOAL = {256: 412, 2048: 3363}
 RUNS_GOAL = {256: 135, 2048: 345}
 SIZES = [(256, 16), (1024, 64), (4096, 256), (16_384, 1024), (65_536, 4096), (1_048_576, 2000)]
@@ -58,32 +53,6 @@ ZIPF_EXPONENT = 0.8  # at 1.1 the largest vnode alone is more than a unit's shar
 BYTES_GOAL = 200_000_000
 
 T = TypeVar("T")
-Owners = npt.NDArray[np.int64]
-# The owners once the units are these; called for one rescale after the other.
-Place = Callable[[list[int]], Owners]
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A line of figures; `goals` says which of them are met."""
-
-    name: str
-    values: dict[str, float]
-    goals: dict[str, bool]
-
-    def document(self) -> dict[str, object]:
-        return {"name": self.name, **self.values, "met": self.goals}
-
-    def __str__(self) -> str:
-        told = (f"{name} {_shown(value)}{self._goal(name)}" for name, value in self.values.items())
-        return f"{self.name:46} {'  '.join(told)}"
-
-    def _goal(self, name: str) -> str:
-        return "" if name not in self.goals else " (met)" if self.goals[name] else " (MISSED)"
-
-
-def _shown(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
 
 
 def main() -> None:
@@ -124,9 +93,9 @@ def _figures(asked: argparse.Namespace) -> Iterator[Figure]:
 
 def _walks(vnode_count: int) -> Iterator[Figure]:
     contestants: dict[str, Callable[[int], Place]] = {
-        "ours": _ours,
-        "uhashring": lambda count: _ring(count, {}),
-        "uhashring, ketama": lambda count: _ring(count, {"hash_fn": "ketama"}),
+        "ours": ours,
+        "uhashring": lambda count: ring(count, {}),
+        "uhashring, ketama": lambda count: ring(count, {"hash_fn": "ketama"}),
         "rendezvous": _rendezvous,
         "jump hash": _jump_hash,
         "key-group ranges (Flink)": _key_group_ranges,
@@ -168,41 +137,6 @@ def _walked(place: Place, vnode_count: int) -> dict[str, float]:
 
 def _runs(owners: Owners) -> int:
     return VnodeMapping.from_array(owners).run_count
-
-
-def _units(ids: Sequence[int]) -> list[Unit]:
-    """Each on a worker of its own, as the others know no workers."""
-    return [Unit(unit_id, f"w{unit_id}") for unit_id in ids]
-
-
-def _ours(vnode_count: int, defragment: int = 0) -> Place:
-    mapping = VnodeMapping.unowned(vnode_count)
-
-    def place(ids: list[int]) -> Owners:
-        nonlocal mapping
-        mapping = plan(mapping, _units(ids), defragment=defragment).mapping
-        return mapping.array
-
-    return place
-
-
-def _ring(vnode_count: int, options: dict[str, Any]) -> Place:
-    """One ring, to which nodes are added and from which they are removed."""
-    ring = HashRing([], **options)
-    unit_of: dict[str, int] = {}
-
-    def place(ids: list[int]) -> Owners:
-        wanted = {f"unit-{unit_id}": unit_id for unit_id in ids}
-        for name in [name for name in unit_of if name not in wanted]:
-            ring.remove_node(name)
-            del unit_of[name]
-        for name, unit_id in wanted.items():
-            if name not in unit_of:
-                ring.add_node(name)
-                unit_of[name] = unit_id
-        return np.array([unit_of[ring.get_node(f"vnode-{vnode}")] for vnode in range(vnode_count)])
-
-    return place
 
 
 def _rendezvous(vnode_count: int) -> Place:
@@ -297,7 +231,7 @@ def _swift(vnode_count: int) -> Place:
 
 def _defragmented(vnode_count: int) -> Iterator[Figure]:
     for more in (0, 4, 8):
-        values = _walked(_ours(vnode_count, more), vnode_count)
+        values = _walked(ours(vnode_count, more), vnode_count)
         few = {name: values[name] for name in ("moves", "runs", "runs/unit", "ms/plan")}
         yield Figure(f"walk, {vnode_count} vnodes: defragment +{more}", few, {})
 
@@ -328,7 +262,7 @@ def _loaded(
     name: str, loads: npt.NDArray[np.float64], unit_count: int, budget: int | None, repeats: int
 ) -> Figure:
     """Beside the mapping that the plan starts from, which is level by count."""
-    units = _units(range(unit_count))
+    units = alone(range(unit_count))
     previous = first_mapping(len(loads), units)
     seconds, planned = _timed(lambda: plan_by_load(previous, units, loads, budget=budget), repeats)
     certificate = planned.certificate

@@ -98,13 +98,15 @@ def plan_scan(
     tasks: int | None = None,
     pruned: Pruned | None = None,
     ranges_max: int = RANGES_MAX_DEFAULT,
+    whole_prefixes: bool = False,
 ) -> ScanPlan:
     """Each row of `files` whose prefix is in `pruned` (all by default) is in exactly one group.
 
     Without `tasks`, one group for each of `mapping.units`, in order of slots. Else so many groups, in order of
     (unit, vnode), the largest as small as can be: of whole vnodes, but one that has more than a task's share of the
-    bytes is split by prefix, and a prefix that has more by its files, unless changes must be merged there. Groups
-    that nothing is left for are empty, and the last. Where no bytes are known, vnodes stay whole.
+    bytes is split by prefix, and a prefix that has more by its files, unless changes must be merged there or
+    `whole_prefixes` asks for all rows of a distribution key in one group. Groups that nothing is left for are empty,
+    and the last. Where no bytes are known, vnodes stay whole.
 
     The same whatever the order of `files`. Raises `Malformed` where a vnode has no owner, since its rows would be in
     no group, and for `tasks` that are not 1..65536; `BadVnodeCount`.
@@ -117,7 +119,7 @@ def plan_scan(
     if tasks is None:
         shares, said = _by_unit(axis, len(mapping.units))
     else:
-        shares, said = _divided(axis, table, tasks)
+        shares, said = _divided(axis, table, tasks, whole_prefixes=whole_prefixes)
     groups = _groups(shares, axis, table, mapping.units, ranges_max)
     weights = [share.weight for share in shares]
     vnodes_read = int(np.count_nonzero(np.bincount(axis.vnodes)))
@@ -153,13 +155,16 @@ def _by_unit(axis: _Axis, units: int) -> tuple[list[_Share], list[str]]:
     return [_share(axis, np.arange(start, end)) for start, end in pairwise(bounds)], []
 
 
-def _divided(axis: _Axis, table: FileStatistics, tasks: int) -> tuple[list[_Share], list[str]]:
+def _divided(
+    axis: _Axis, table: FileStatistics, tasks: int, *, whole_prefixes: bool
+) -> tuple[list[_Share], list[str]]:
     """One share for each task, and what is to be said of them."""
     most = int(axis.weights.sum()) // tasks
     # There are fewer of them than tasks, so that something is left to read for the rest of the axis.
     hot = np.flatnonzero(axis.weights > most) if axis.bytes_known else np.flatnonzero([])
     files_of = {int(at): table.at(int(axis.prefixes[at])) for at in hot}
-    shared = [at for at, (places, _) in files_of.items() if len(places) > 1 and not axis.merging[at]]
+    whole = axis.merging | whole_prefixes
+    shared = [at for at, (places, _) in files_of.items() if len(places) > 1 and not whole[at]]
     rest = np.delete(np.arange(len(axis.prefixes)), shared)
     if shared and not _held(table, axis.prefixes[rest]):
         # The files are all of those prefixes: a task for the others would have nothing to do.
@@ -261,6 +266,8 @@ def _said_of_prefixes(
             said.append(f"{name}: {plural(len(places), 'file')} for {plural(tasks_of[at], 'task')}")
         elif axis.merging[at]:
             said.append(f"{name} and stays whole, since changes must be merged there; compact the table")
+        elif len(places) > 1:
+            said.append(f"{name} and stays whole, as was asked for")
         else:
             said.append(f"{name} and stays whole, being in one file")
     return _cut_off(said)

@@ -5,7 +5,7 @@ Rows that no other file can hide are read by Spark's native Parquet reader, the 
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import or_
+from operator import and_, or_
 from typing import Final, Protocol
 
 import numpy as np
@@ -38,7 +38,7 @@ class Mapped(Protocol):
     def mapping(self) -> "VnodeMapping | Mapped": ...
 
 
-def scan(
+def scan(  # noqa: PLR0913 - what a scan is asked for, all by name
     spark: SparkSession,
     table: StateTable,
     mapping: VnodeMapping | Mapped,
@@ -47,25 +47,31 @@ def scan(
     columns: Sequence[str] | None = None,
     filters: Iterable[Predicate | Sequence[object]] = (),
     version: int | None = None,
+    each_group: Callable[[DataFrame], DataFrame] | None = None,
 ) -> DataFrame:
     """The rows of a snapshot (the newest by default), each once; partition i holds those of group i of the plan.
 
     Without `tasks`, group i is `mapping.units[i]`. `columns` are the user's (all by default), and `_storage_key`.
     `filters` are those of `dispatcher.scan.filters.conditions`, and all of them must pass; what they say of the key
-    decides which files are opened. Raises `UnknownColumns`, `StorageKeyError` for a filter that cannot be used,
-    `Malformed` for an unowned vnode.
+    decides which files are opened.
+
+    `each_group` is applied to the rows of every group by themselves, which are one partition for Spark: so a `groupBy`
+    of the distribution key's columns (and others) in it is right, and shuffles nothing. It must give one partition.
+
+    Raises `UnknownColumns`, `StorageKeyError` for a filter that cannot be used, `Malformed` for an unowned vnode.
     """
     names = list(table.columns.names if columns is None else columns)
     require_columns(table, names)
     asked = conditions(table.columns, filters)
-    plan = planned(table, mapping, asked, tasks=tasks, version=version)
-    read = _Read(spark, table, tuple(dict.fromkeys([*names, *asked.columns])) or (STORAGE_KEY,), asked)
+    whole_keys = each_group is not None
+    plan = planned(table, mapping, asked, tasks=tasks, version=version, whole_prefixes=whole_keys)
+    read = _Read(spark, table, names, asked)
+    groups = [read.rows_of(group) for group in plan.groups]
+    if each_group is not None:
+        groups = [each_group(rows) for rows in groups]
     # Since 4.1 Spark zips the children of a union that are all of a single partition, into one partition
-    # (spark.sql.unionOutputPartitioning). `nothing` has no partition, so it is not of a single one.
-    found = _union([*(read.rows_of(group) for group in plan.groups), read.nothing])
-    # Where nothing can pass no group has files, and the condition would show Spark that all are empty.
-    condition = None if asked.are_never_met else asked.as_column()
-    return (found if condition is None else found.where(condition)).select(*(quoted(name) for name in names))
+    # (spark.sql.unionOutputPartitioning). What has no partition is not of a single one.
+    return _union([*groups, _nothing(spark, groups[0].schema)])
 
 
 def planned(
@@ -75,6 +81,7 @@ def planned(
     *,
     tasks: int | None = None,
     version: int | None = None,
+    whole_prefixes: bool = False,
 ) -> ScanPlan:
     """The groups of a scan. What cannot be, no group has."""
     while not isinstance(mapping, VnodeMapping):
@@ -82,7 +89,8 @@ def planned(
     pruned = Pruned((), (), (), ("no row can pass",))
     if not asked.are_never_met:
         pruned = prune(table.schema, asked.predicates)
-    return plan_scan(mapping, table.snapshot(version).files, tasks=tasks, pruned=pruned)
+    files = table.snapshot(version).files
+    return plan_scan(mapping, files, tasks=tasks, pruned=pruned, whole_prefixes=whole_prefixes)
 
 
 def require_columns(table: StateTable, names: Sequence[str]) -> None:
@@ -94,43 +102,56 @@ def require_columns(table: StateTable, names: Sequence[str]) -> None:
 
 
 class _Read:
-    """What is the same for all groups of a scan."""
+    """What is the same for all groups of a scan, so that Spark is told of it once."""
 
     def __init__(
-        self, spark: SparkSession, table: StateTable, names: tuple[str, ...], asked: Conditions
+        self, spark: SparkSession, table: StateTable, names: Sequence[str], asked: Conditions
     ) -> None:
         self._spark = spark
-        self._names = names
-        # Spark reads a column that a file lacks as NULL.
-        self._stored = logged(table.columns)
-        self._given = StructType([self._stored[name] for name in names])
+        self._names = [quoted(name) for name in names]
+        # Where nothing can pass no group has files, and the condition would show Spark that all are empty.
+        condition = None if asked.are_never_met else asked.as_column()
+        self._conditions = [] if condition is None else [condition]
+        columns = logged(table.columns)
+        # Spark reads a column that a file lacks as NULL. A file that is gone is no empty one.
+        self._reader = spark.read.schema(columns).option("ignoreMissingFiles", "false")
+        given = tuple(dict.fromkeys([*names, *asked.columns])) or (STORAGE_KEY,)
+        self._given = StructType([columns[name] for name in given])
         self._wanted = Wanted.of(table.schema.table_id, self._given, asked)
-        self.nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), self._given)
-        """No rows in no partitions, and Spark's optimizer does not know it.
-
-        It drops a child that it can prove empty out of a union (a filter over NULL literals is enough), and all
-        partitions after that one would be another group's.
-        """
+        self._no_rows = _nothing(spark, StructType([columns[name] for name in names])).coalesce(1)
 
     def rows_of(self, group: ScanGroup) -> DataFrame:
-        """The group's rows in one partition."""
+        """The group's rows that pass, in one partition."""
         if not group.files:
-            return self.nothing.coalesce(1)
-        return self._merged(group) if group.merges else self._native(group)
+            return self._no_rows
+        if group.merges:
+            one_row = self._spark.range(0, 1, 1, 1)
+            return self._passing(one_row.mapInArrow(_reading(group, self._wanted), self._given), [])
+        # Folders named a=b are no columns.
+        rows = self._reader.parquet(
+            *(literal_path(file.path) for file in group.files), recursiveFileLookup=True
+        )
+        return self._passing(rows, _conditions(group)).coalesce(1)
 
-    def _native(self, group: ScanGroup) -> DataFrame:
-        paths = [literal_path(file.path) for file in group.files]
-        # Folders named a=b are no columns, and a file that is gone is no empty one.
-        reader = self._spark.read.schema(self._stored).option("ignoreMissingFiles", "false")
-        rows = reader.parquet(*paths, recursiveFileLookup=True)
-        if not _all_within(group):
-            rows = rows.where(_within(group))
-        if any(file.kind is Kind.CHANGES for file in group.files):
-            rows = rows.where(quoted(DELETED).isNull() | ~quoted(DELETED))
-        return rows.select(*(quoted(name) for name in self._names)).coalesce(1)
+    def _passing(self, rows: DataFrame, more: list[Column]) -> DataFrame:
+        condition = joined(and_, [*more, *self._conditions])
+        return (rows if condition is None else rows.where(condition)).select(*self._names)
 
-    def _merged(self, group: ScanGroup) -> DataFrame:
-        return self._spark.range(0, 1, 1, 1).mapInArrow(_reading(group, self._wanted), self._given)
+
+def _nothing(spark: SparkSession, columns: StructType) -> DataFrame:
+    """No rows in no partitions, and Spark's optimizer does not know it.
+
+    It drops a child that it can prove empty out of a union (a filter over NULL literals is enough), and all partitions
+    after that one would be another group's.
+    """
+    return spark.createDataFrame(spark.sparkContext.emptyRDD(), columns)
+
+
+def _conditions(group: ScanGroup) -> list[Column]:
+    """What tells the group's rows from others of its files."""
+    within = [] if _all_within(group) else [_within(group)]
+    changes = any(file.kind is Kind.CHANGES for file in group.files)
+    return [*within, quoted(DELETED).isNull() | ~quoted(DELETED)] if changes else within
 
 
 def _reading(
