@@ -20,6 +20,9 @@ TARGET_BYTES: Final = 128 * 1024 * 1024
 # A group is what a reader can skip by its statistics; a page, by the page index, what it can skip in it.
 GROUP_ROWS: Final = 65_536
 _PAGE_ROWS: Final = 4_096
+# A look-up reads the whole dictionary of a group for one page. Arrow's limit of 1 MiB is meant for groups of a million
+# rows: in ours, columns of many values were kept as dictionaries that were larger than the values.
+_DICTIONARY_BYTES: Final = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ def _parquet(sink: pa.NativeFile, fields: pa.Schema) -> pq.ParquetWriter:
         compression="zstd",
         write_page_index=True,
         max_rows_per_page=_PAGE_ROWS,
+        dictionary_pagesize_limit=_DICTIONARY_BYTES,
         # Arrow's types would carry the session's time zone; Parquet's own are what Spark reads.
         store_schema=False,
     )
