@@ -104,7 +104,7 @@ class _Read:
         # Spark reads a column that a file lacks as NULL.
         self._stored = logged(table.columns)
         self._given = StructType([self._stored[name] for name in names])
-        self._wanted = Wanted.of(table.schema.table_id, self._given, asked)
+        self._wanted = Wanted.of(table, self._given, asked)
         self.nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), self._given)
         """No rows in no partitions, and Spark's optimizer does not know it.
 

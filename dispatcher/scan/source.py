@@ -133,7 +133,7 @@ class VnodeReader(spark_source.DataSourceReader):
     def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:
         group = partition.value
         assert isinstance(group, ScanGroup)
-        return group_rows(group, Wanted.of(self._table.schema.table_id, self._schema, self._asked))
+        return group_rows(group, Wanted.of(self._table, self._schema, self._asked))
 
 
 def _predicates(columns: StructType, one: spark_source.Filter) -> tuple[Predicate, ...]:
