@@ -1,6 +1,7 @@
 """A state table as a DataFrame of one partition for each group of a scan plan.
 
-Rows that no other file can hide are read by Spark's native Parquet reader, the others are merged in Arrow.
+Rows that no other file can hide are read by Spark's native Parquet reader where that knows the kind of URL, the others
+in Arrow.
 """
 
 from bisect import bisect_left
@@ -10,6 +11,7 @@ from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
@@ -104,6 +106,7 @@ class _Read:
         # Spark reads a column that a file lacks as NULL.
         self._stored = logged(table.columns)
         self._given = StructType([self._stored[name] for name in names])
+        self._is_native = _spark_knows(spark, table.uri)
         self._wanted = Wanted.of(table, self._given, asked)
         self.nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), self._given)
         """No rows in no partitions, and Spark's optimizer does not know it.
@@ -116,7 +119,7 @@ class _Read:
         """The group's rows in one partition."""
         if not group.files:
             return self.nothing.coalesce(1)
-        return self._merged(group) if group.merges else self._native(group)
+        return self._native(group) if self._is_native and not group.merges else self._in_arrow(group)
 
     def _native(self, group: ScanGroup) -> DataFrame:
         paths = [literal_path(file.path) for file in group.files]
@@ -129,7 +132,7 @@ class _Read:
             rows = rows.where(quoted(DELETED).isNull() | ~quoted(DELETED))
         return rows.select(*(quoted(name) for name in self._names)).coalesce(1)
 
-    def _merged(self, group: ScanGroup) -> DataFrame:
+    def _in_arrow(self, group: ScanGroup) -> DataFrame:
         return self._spark.range(0, 1, 1, 1).mapInArrow(_reading(group, self._wanted), self._given)
 
 
@@ -141,6 +144,21 @@ def _reading(
             yield from group_rows(group, wanted)
 
     return read
+
+
+def _spark_knows(spark: SparkSession, uri: str) -> bool:
+    """Whether Spark's own readers open such URLs: those of object stores with jars of Hadoop's alone."""
+    scheme, separator, _ = uri.partition("://")
+    if not separator:
+        return True
+    assert spark._jvm is not None
+    try:
+        spark._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
+            scheme, spark._jsc.hadoopConfiguration()
+        )
+    except Py4JJavaError:
+        return False
+    return True
 
 
 def _union(parts: list[DataFrame]) -> DataFrame:
