@@ -7,7 +7,7 @@ export PATH := $(PATH):$(CURDIR)/.venv/bin
 RUN := .venv/bin/python -m
 READY := .venv/.ready
 
-.PHONY: help demo test test-slow check bench pins clean java postgres
+.PHONY: help demo test test-slow check bench pins clean java postgres driver
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -16,10 +16,10 @@ help: ## Show the targets
 demo: $(READY) java ## Scale a running Spark job over a year of real flights (about 2 minutes)
 	@$(RUN) deploy.demo
 
-test: $(READY) java postgres ## Run the tests over real etcd, Spark, SQLite and PostgreSQL
+test: $(READY) java postgres driver ## Run the tests over real etcd, Spark, SQLite and PostgreSQL
 	$(RUN) pytest
 
-test-slow: $(READY) java postgres ## Run the long tests too
+test-slow: $(READY) java postgres driver ## Run the long tests too
 	$(RUN) pytest -m "slow or not slow"
 
 check: $(READY) ## Lint, types and the layering of the packages
@@ -52,3 +52,6 @@ java:
 
 postgres: $(READY)
 	@deploy/setup.sh postgres
+
+driver: $(READY) java
+	@deploy/setup.sh driver

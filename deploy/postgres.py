@@ -64,6 +64,13 @@ def binaries() -> Path:
     )
 
 
+def jdbc_driver() -> Path | None:
+    """The jar of its JDBC driver: VNODEMAP_POSTGRES_JAR, else what deploy/setup.sh got, else None."""
+    named = os.environ.get("VNODEMAP_POSTGRES_JAR")
+    found = Path(named) if named else Path(sys.prefix, "jars", "postgresql.jar")
+    return found if found.exists() else None
+
+
 class PostgresProcess:
     """One server in `folder`, from `start` to `stop`; a restart keeps its port and its data.
 
@@ -101,6 +108,10 @@ class PostgresProcess:
     @property
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def jdbc_url(self, database: str) -> str:
+        """Without the login, which is `user` and `password`."""
+        return f"jdbc:postgresql://{self._host}:{self.port}/{database}"
 
     def start(self) -> None:
         named = {**_SETTINGS, "listen_addresses": self._host}

@@ -3,10 +3,13 @@
 #   deploy/setup.sh python   .venv with the pinned packages and vnodemap itself
 #   deploy/setup.sh java     a Java that Spark runs on
 #   deploy/setup.sh postgres a PostgreSQL server for the tests, which start it themselves
+#   deploy/setup.sh driver   the JDBC driver with which Spark reads from it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 JAVA_MIN=17
+DRIVER_VERSION=42.7.14
+DRIVER_SHA256=73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c
 
 fail() {
   printf 'setup: %s\n' "$*" >&2
@@ -99,9 +102,50 @@ postgres_runs() {
   .venv/bin/python -c 'from deploy.postgres import binaries; print(binaries())' >/dev/null 2>&1
 }
 
+# From a Maven repository. Where there is no way to one the other tests still run.
+setup_driver() {
+  local jar=.venv/jars/postgresql.jar folder
+  [ -z "${VNODEMAP_POSTGRES_JAR:-}" ] && ! is_the_driver "$jar" || return 0
+  rm -f "$jar"
+  echo "setup: getting PostgreSQL's JDBC driver $DRIVER_VERSION" >&2
+  folder=$(mktemp -d)
+  driver_by_maven "$folder" || driver_by_ivy "$folder" || true
+  if is_the_driver "$folder/postgresql-$DRIVER_VERSION.jar"; then
+    mkdir -p .venv/jars
+    mv "$folder/postgresql-$DRIVER_VERSION.jar" "$jar"
+  else
+    echo "setup: PostgreSQL's JDBC driver cannot be had here, so the tests of Spark's JDBC reader are skipped. They" \
+      "need postgresql-$DRIVER_VERSION.jar as $jar (sha256 $DRIVER_SHA256), or another one by its name:" \
+      "VNODEMAP_POSTGRES_JAR=/path/to/postgresql.jar make ..." >&2
+  fi
+  rm -rf "$folder"
+}
+
+# It knows the mirrors and proxies of this machine.
+driver_by_maven() {
+  command -v mvn >/dev/null && mvn --batch-mode --quiet \
+    org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -DoutputDirectory="$1" \
+    -Dartifact="org.postgresql:postgresql:$DRIVER_VERSION" >&2
+}
+
+# Spark brings it.
+driver_by_ivy() {
+  local ivy
+  ivy=$(.venv/bin/python -c 'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])')
+  "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Divy.default.ivy.user.dir="$1/ivy" -Dsun.net.client.defaultConnectTimeout=10000 \
+    -jar "$ivy"/jars/ivy-*.jar -error -dependency org.postgresql postgresql "$DRIVER_VERSION" -confs master -types jar \
+    -retrieve "$1/[artifact]-[revision].[ext]" >&2
+}
+
+is_the_driver() {
+  [ -f "$1" ] && .venv/bin/python -c 'import hashlib, sys
+sys.exit(hashlib.file_digest(open(sys.argv[1], "rb"), "sha256").hexdigest() != sys.argv[2])' "$1" "$DRIVER_SHA256"
+}
+
 case "${1:-}" in
   python) setup_python ;;
   java) setup_java ;;
   postgres) setup_postgres ;;
-  *) fail "usage: deploy/setup.sh python|java|postgres" ;;
+  driver) setup_driver ;;
+  *) fail "usage: deploy/setup.sh python|java|postgres|driver" ;;
 esac

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 import stamina
 
-from deploy.postgres import PostgresProcess
+from deploy.postgres import PostgresProcess, jdbc_driver
 from deploy.process import ServiceProcess
 from meta.coordination.embedded import EmbeddedEtcd
 from meta.etcd.client import EtcdClient
@@ -57,11 +57,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     from pyspark.sql import SparkSession  # noqa: PLC0415 - tests without Spark need not wait for it
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    jars = [str(jar) for jar in [jdbc_driver()] if jar]
     session = (
         SparkSession.builder.master("local[2]")
         .appName("vnodemap tests")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.jars", ",".join(jars))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "4")

@@ -1,7 +1,7 @@
 """The rows of one scan group as Arrow batches, in the task that has the group."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from dispatcher.table.columns import in_arrow
 from dispatcher.table.file import DELETED, Kind
 from dispatcher.table.merge import SortedRows, merged
 from dispatcher.table.sorted_file import Selection, sorted_rows
+from dispatcher.table.state_table import StateTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +24,18 @@ class Wanted:
     table_id: int
     schema: pa.Schema
     condition: pc.Expression | None
+    storage_options: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, table_id: int, columns: StructType, asked: Conditions) -> Self:
+    def of(cls, table: StateTable, columns: StructType, asked: Conditions) -> Self:
         condition = None if asked.are_never_met else asked.as_expression()
-        return cls(table_id, in_arrow(columns), condition)
+        return cls(table.schema.table_id, in_arrow(columns), condition, table.storage_options)
 
 
 def group_rows(group: ScanGroup, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """What a reader sees of the group's files, without rows for which the condition is not true."""
-    sources = sorted_rows(group.files, Selection(wanted.table_id, wanted.schema, group.prefixes))
+    selection = Selection(wanted.table_id, wanted.schema, group.prefixes, wanted.storage_options)
+    sources = sorted_rows(group.files, selection)
     names = wanted.schema.names
     found = merged(sources, names) if group.merges else _side_by_side(sources, names)
     for batch in found:

@@ -1,6 +1,7 @@
 """A state table as a DataFrame of one partition for each group of a scan plan.
 
-Rows that no other file can hide are read by Spark's native Parquet reader, the others are merged in Arrow.
+Rows that no other file can hide are read by Spark's native Parquet reader where that knows the kind of URL, the others
+in Arrow.
 """
 
 from bisect import bisect_left
@@ -10,6 +11,7 @@ from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
@@ -113,24 +115,24 @@ class _Read:
         condition = None if asked.are_never_met else asked.as_column()
         self._conditions = [] if condition is None else [condition]
         columns = logged(table.columns)
+        self._is_native = _spark_knows(spark, table.uri)
         # Spark reads a column that a file lacks as NULL. A file that is gone is no empty one.
         self._reader = spark.read.schema(columns).option("ignoreMissingFiles", "false")
         given = tuple(dict.fromkeys([*names, *asked.columns])) or (STORAGE_KEY,)
         self._given = StructType([columns[name] for name in given])
-        self._wanted = Wanted.of(table.schema.table_id, self._given, asked)
+        self._wanted = Wanted.of(table, self._given, asked)
         self._no_rows = _nothing(spark, StructType([columns[name] for name in names])).coalesce(1)
 
     def rows_of(self, group: ScanGroup) -> DataFrame:
         """The group's rows that pass, in one partition."""
         if not group.files:
             return self._no_rows
-        if group.merges:
+        if group.merges or not self._is_native:
             one_row = self._spark.range(0, 1, 1, 1)
             return self._passing(one_row.mapInArrow(_reading(group, self._wanted), self._given), [])
+        paths = (literal_path(file.path) for file in group.files)
         # Folders named a=b are no columns.
-        rows = self._reader.parquet(
-            *(literal_path(file.path) for file in group.files), recursiveFileLookup=True
-        )
+        rows = self._reader.parquet(*paths, recursiveFileLookup=True)
         return self._passing(rows, _conditions(group)).coalesce(1)
 
     def _passing(self, rows: DataFrame, more: list[Column]) -> DataFrame:
@@ -162,6 +164,21 @@ def _reading(
             yield from group_rows(group, wanted)
 
     return read
+
+
+def _spark_knows(spark: SparkSession, uri: str) -> bool:
+    """Whether Spark's own readers open such URLs: those of object stores with jars of Hadoop's alone."""
+    scheme, separator, _ = uri.partition("://")
+    if not separator:
+        return True
+    assert spark._jvm is not None
+    try:
+        spark._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
+            scheme, spark._jsc.hadoopConfiguration()
+        )
+    except Py4JJavaError:
+        return False
+    return True
 
 
 def _union(parts: list[DataFrame]) -> DataFrame:

@@ -43,6 +43,8 @@ _OPERATORS: Final[Mapping[type[spark_source.Filter], str]] = {
     spark_source.IsNotNull: "is not null",
 }
 
+_STORAGE: Final = "storage."
+
 _EVEN_YEARS: Final = 1902
 """From then on every calendar and every zone's rules count alike."""
 
@@ -54,7 +56,8 @@ class UnusableOptions(DispatcherError):
         self.problem = problem
         super().__init__(
             f'{problem}. The options are table (a path or URL), mapping ("0*128 1*128", or a JSON array of owners)'
-            " or fragment and service (its URL), and optionally tasks and version"
+            " or fragment and service (its URL), and optionally tasks, version, and of an object store what deltalake"
+            " calls storage options, each by its name after storage. (storage.aws_region)"
         )
 
 
@@ -84,7 +87,7 @@ class VnodeSource(spark_source.DataSource):
         uri = self.options.get("table") or self.options.get("path")
         if not uri:
             raise UnusableOptions("there is no option table")
-        return StateTable.open(uri)
+        return StateTable.open(uri, _storage_options(self.options))
 
     def _mapping(self) -> VnodeMapping:
         match self.options.get("mapping"), self.options.get("fragment"), self.options.get("service"):
@@ -133,7 +136,7 @@ class VnodeReader(spark_source.DataSourceReader):
     def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:
         group = partition.value
         assert isinstance(group, ScanGroup)
-        return group_rows(group, Wanted.of(self._table.schema.table_id, self._schema, self._asked))
+        return group_rows(group, Wanted.of(self._table, self._schema, self._asked))
 
 
 def _predicates(columns: StructType, one: spark_source.Filter) -> tuple[Predicate, ...]:
@@ -166,6 +169,16 @@ def _understood(columns: StructType, written: Sequence[object]) -> tuple[Predica
 
 def _escaped(text: str) -> str:
     return "".join(f"\\{char}" if char in "%_\\" else char for char in text)
+
+
+def _storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """In lower case, as Spark hands names down: deltalake takes either."""
+    found = {
+        name.removeprefix(_STORAGE): value for name, value in options.items() if name.startswith(_STORAGE)
+    }
+    if "" in found:
+        raise UnusableOptions("the option storage. names no storage option")
+    return found
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:

@@ -6,16 +6,14 @@ one, so that they do not hide those rows. Where the range begins with the first 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
-from dispatcher.table.columns import in_arrow, stored
 from dispatcher.table.file import DataFile, Kind
 from dispatcher.table.files import WrittenFile, in_row_groups, write_sorted
 from dispatcher.table.merge import compacted, merged
@@ -23,7 +21,6 @@ from dispatcher.table.sorted_file import Selection, sorted_rows
 from dispatcher.table.writing import Written, run
 from meta.mapping.groups import groups as groups_of
 from meta.mapping.mapping import VnodeMapping
-from storage_keys.key import KeySchema
 from storage_keys.range import PrefixRun
 from storage_keys.vnode import prefixes_of
 
@@ -88,24 +85,22 @@ def write_compacted(
     compaction: Compaction,
     groups: Sequence[tuple[PrefixRun, ...]],
     root: str,
-    schema: KeySchema,
-    columns: StructType,
+    everything: Selection,
     target_bytes: int,
 ) -> tuple[tuple[WrittenFile, int], ...]:
     """The files that show the same rows, and their sequences: one task for each group of prefixes."""
-    fields = in_arrow(stored(columns))
-    files = compaction.files
+    files, options = compaction.files, everything.storage_options
 
     def write(batches: Iterable[pa.RecordBatch]) -> Written:
         (at,) = (number for batch in batches for number in batch["id"].to_pylist())
-        selection = Selection(schema.table_id, fields, groups[at])
+        selection = replace(everything, runs=groups[at])
         first = np.array([file.first_prefix for file in files])
         last = np.array([file.last_prefix for file in files])
         touched = [files[number] for number in np.flatnonzero(selection.touches(first, last))]
         written: list[WrittenFile] = []
         for kind in Kind:
             rows = in_row_groups(_rows(touched, selection, kind, whole=compaction.whole))
-            written += write_sorted(rows, root, f"compacted-{kind}", kind, target_bytes)
+            written += write_sorted(rows, root, f"compacted-{kind}", kind, target_bytes, options)
         return Written(tuple(written))
 
     found = run(spark.range(0, len(groups), 1, len(groups)), write)

@@ -1,14 +1,16 @@
 """Sorted rows into Parquet files. They become part of the table by a commit alone."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from dispatcher.table.cutting import cut
@@ -16,6 +18,8 @@ from dispatcher.table.file import PREFIX, Kind
 
 TARGET_BYTES: Final = 128 * 1024 * 1024
 """Of a file's rows in Arrow; compressed it is smaller."""
+
+NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 # A group is what a reader can skip by its statistics; a page, by the page index, what it can skip in it.
 GROUP_ROWS: Final = 65_536
@@ -39,13 +43,18 @@ class WrittenFile:
 
 
 def write_sorted(
-    tables: Iterable[pa.Table], root: str, name: str, kind: Kind, target_bytes: int
+    tables: Iterable[pa.Table],
+    root: str,
+    name: str,
+    kind: Kind,
+    target_bytes: int,
+    storage_options: Mapping[str, str] = NO_OPTIONS,
 ) -> tuple[WrittenFile, ...]:
     """Write rows, which come in order of storage keys, as files under the URL or path `root`.
 
     `name` starts the names of the files. Where it fails, none of them is left.
     """
-    filesystem, folder = filesystem_of(root)
+    filesystem, folder = filesystem_of(root, storage_options)
     found: list[WrittenFile] = []
     pieces = cut(tables, target_bytes)
     with ExitStack() as undo:
@@ -57,18 +66,26 @@ def write_sorted(
     return tuple(found)
 
 
-def remove_files(root: str, names: Iterable[str]) -> None:
-    filesystem, folder = filesystem_of(root)
+def remove_files(root: str, names: Iterable[str], storage_options: Mapping[str, str] = NO_OPTIONS) -> None:
+    filesystem, folder = filesystem_of(root, storage_options)
     for name in names:
         _remove(filesystem, f"{folder}/{name}")
 
 
-def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
-    """Credentials of object stores come from the process's environment."""
+def filesystem_of(root: str, storage_options: Mapping[str, str] = NO_OPTIONS) -> tuple[fs.FileSystem, str]:
+    """The file system that has the folder `root`, and the folder in it.
+
+    URLs are opened as deltalake opens them: what the options do not say, the process's environment does.
+    """
     if "://" in root:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
-        return found
+        return fs.PyFileSystem(DeltaStorageHandler(root, dict(storage_options))), ""
     return fs.LocalFileSystem(), root
+
+
+def open_file(path: str, storage_options: Mapping[str, str] = NO_OPTIONS) -> pa.NativeFile:
+    root, _, name = path.rpartition("/")
+    filesystem, folder = filesystem_of(root, storage_options)
+    return filesystem.open_input_file(f"{folder}/{name}")
 
 
 def in_row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

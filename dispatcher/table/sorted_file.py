@@ -1,7 +1,7 @@
 """A data file as a source of a merge: it is opened, and a row group of it read, when the merge is there."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dispatcher.table.file import DELETED, PREFIX, STORAGE_KEY, DataFile, Kind
-from dispatcher.table.files import filesystem_of
+from dispatcher.table.files import open_file
 from dispatcher.table.merge import Flags, Numbers, SortedRows
 from storage_keys.range import PrefixRun, prefix_bytes, table_bytes
 from storage_keys.vnode import PREFIX_COUNT
@@ -20,6 +20,9 @@ _HELD_BYTES: Final = 128 << 20
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1 << 18, 16 << 20
 
 
+ALL_PREFIXES: Final = (PrefixRun(0, PREFIX_COUNT - 1),)
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The rows to read of a table's files, by runs of prefixes, and the columns, in the types to read them as."""
@@ -27,6 +30,7 @@ class Selection:
     table_id: int
     schema: pa.Schema
     runs: tuple[PrefixRun, ...]
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def touches(self, least: Numbers, greatest: Numbers) -> Flags:
         """Whether any prefix from `least` to `greatest` is in a run."""
@@ -53,7 +57,7 @@ def sorted_rows(files: Sequence[DataFile], selection: Selection) -> list[SortedR
     table, runs = table_bytes(selection.table_id), _Runs(selection.runs)
     return [
         SortedRows(
-            batches=_batches(file, selection.schema, runs, batch_bytes),
+            batches=_batches(file, selection, runs, batch_bytes),
             sequence=file.sequence,
             kind=file.kind,
             starts_at=table + prefix_bytes(file.first_prefix),
@@ -62,11 +66,10 @@ def sorted_rows(files: Sequence[DataFile], selection: Selection) -> list[SortedR
     ]
 
 
-def _batches(file: DataFile, columns: pa.Schema, runs: _Runs, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    schema = _with_own_columns(columns, file.kind)
+def _batches(file: DataFile, selection: Selection, runs: _Runs, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    schema = _with_own_columns(selection.schema, file.kind)
     names = list(dict.fromkeys((*schema.names, PREFIX)))
-    filesystem, path = filesystem_of(file.path)
-    with filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as parquet:
+    with open_file(file.path, selection.storage_options) as opened, pq.ParquetFile(opened) as parquet:
         for at in range(parquet.num_row_groups):
             group = parquet.metadata.row_group(at)
             if not runs.touched(*_ends(group)).any():

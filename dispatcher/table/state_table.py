@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from dispatcher.table.columns import (
+    in_arrow,
     logged,
     nullable,
     require_creatable,
@@ -29,6 +30,7 @@ from dispatcher.table.columns import (
     require_rows,
     require_same_columns,
     require_same_key,
+    stored,
     users,
 )
 from dispatcher.table.compaction import plan_compaction, prefix_groups, write_compacted
@@ -37,6 +39,7 @@ from dispatcher.table.file import DELETED, Kind
 from dispatcher.table.files import TARGET_BYTES, remove_files
 from dispatcher.table.location import location_of
 from dispatcher.table.log import APP_ID_PREFIX, Batch, Commit, Log, Snapshot
+from dispatcher.table.sorted_file import ALL_PREFIXES, Selection
 from dispatcher.table.writing import repeated_key, write_files
 from meta.mapping.mapping import VnodeMapping
 from storage_keys.key import KeySchema
@@ -51,8 +54,8 @@ _FORMAT, _KEY_SCHEMA = "vnodemap.formatVersion", "vnodemap.keySchema"
 class StateTable:
     """`columns` are the user's, in the table's order; all may be NULL.
 
-    `uri` is a path or an object store's URL. `storage_options` are deltalake's, for the driver; tasks take
-    theirs from the executor's environment. A handle is a plain value: every call reads the table's log anew.
+    `uri` is a path or an object store's URL. `storage_options` are deltalake's, for the driver and the tasks; what they
+    do not say comes from the environment of each. A handle is a plain value: every call reads the table's log anew.
     Files end at about `target_bytes` of Arrow.
 
     All writes take a DataFrame, best a dispatched one, whose partitions become files; columns of `route` are left
@@ -65,7 +68,7 @@ class StateTable:
     uri: str
     schema: KeySchema
     columns: StructType
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     target_bytes: int = TARGET_BYTES
 
     @classmethod
@@ -171,9 +174,10 @@ class StateTable:
         if compaction is None:
             return Commit(snapshot.version, 0, (), skipped=True)
         runs = prefix_groups(compaction, mapping, groups)
-        written = write_compacted(
-            spark, compaction, runs, self.uri, self.schema, self.columns, self.target_bytes
+        everything = Selection(
+            self.schema.table_id, in_arrow(stored(self.columns)), ALL_PREFIXES, self.storage_options
         )
+        written = write_compacted(spark, compaction, runs, self.uri, everything, self.target_bytes)
         return self._log.replace(snapshot, compaction.files, written)
 
     def vacuum(self, *, older_than_hours: int = 168, dry_run: bool = False) -> tuple[str, ...]:
@@ -196,11 +200,13 @@ class StateTable:
         if batch is not None and begun == batch.id:
             return Commit(self._log.opened().version(), 0, (), skipped=True)
         name = str(kind) if batch is None else f"{kind}-{batch.id}"
-        written = write_files(rows, self.uri, self.schema, name, kind, self.target_bytes)
+        written = write_files(
+            rows, self.uri, self.schema, name, kind, self.target_bytes, self.storage_options
+        )
         files = [file for one in written for file in one.files]
-        repeated = repeated_key(rows.sparkSession, self.uri, written)
+        repeated = repeated_key(rows.sparkSession, self.uri, written, self.storage_options)
         if repeated is not None:
-            remove_files(self.uri, (file.name for file in files))
+            remove_files(self.uri, (file.name for file in files), self.storage_options)
             raise RepeatedKey(self.uri, dict(self.schema.decode(repeated).row))
         return self._log.add(files, batch, begun, replacing=replacing)
 

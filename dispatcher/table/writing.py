@@ -3,7 +3,7 @@
 A task that Spark runs twice writes files of different names twice; only the names that its last run returned count.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from dispatcher.table.file import PREFIX, STORAGE_KEY, Kind
-from dispatcher.table.files import WrittenFile, in_row_groups, write_sorted
-from dispatcher.table.location import literal_path
+from dispatcher.table.files import WrittenFile, in_row_groups, open_file, write_sorted
 from storage_keys.arrow import storage_keys
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.spark import prefix_column, quoted
@@ -58,7 +58,13 @@ class _Repeated(Exception):
 
 
 def write_files(
-    rows: DataFrame, root: str, schema: KeySchema, name: str, kind: Kind, target_bytes: int
+    rows: DataFrame,
+    root: str,
+    schema: KeySchema,
+    name: str,
+    kind: Kind,
+    target_bytes: int,
+    storage_options: Mapping[str, str],
 ) -> tuple[Written, ...]:
     """Write each partition that has rows, in order of storage keys, as files under the URL or path `root`.
 
@@ -74,9 +80,9 @@ def write_files(
         prefixes = np.zeros(PREFIX_COUNT, dtype=bool)
         keyed = _keyed(batches, schema)
         if kind is Kind.ROWS:
-            return Written(write_sorted(keyed, root, name, kind, target_bytes))
+            return Written(write_sorted(keyed, root, name, kind, target_bytes, storage_options))
         try:
-            files = write_sorted(_marked(keyed, prefixes), root, name, kind, target_bytes)
+            files = write_sorted(_marked(keyed, prefixes), root, name, kind, target_bytes, storage_options)
         except _Repeated as error:
             return Written((), repeated=error.key)
         return Written(files, prefixes=np.packbits(prefixes).tobytes())
@@ -97,17 +103,34 @@ def run(rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Written]) -
     return tuple(_written(row) for row in rows.mapInArrow(task, from_arrow_schema(_WRITTEN)).collect())
 
 
-def repeated_key(spark: SparkSession, root: str, written: tuple[Written, ...]) -> bytes | None:
+def repeated_key(
+    spark: SparkSession, root: str, written: tuple[Written, ...], storage_options: Mapping[str, str]
+) -> bytes | None:
     """A storage key that two of the changes have, whichever partitions they were in."""
     found = next((one.repeated for one in written if one.repeated is not None), None)
     suspects = _with_common_prefixes(written)
     if found is not None or not suspects:
         return found
     # Partitions were not cut by prefix, so one key may be in two: they are compared as they were written.
-    paths = [literal_path(f"{root}/{file.name}") for one in suspects for file in one.files]
-    keys = spark.read.parquet(*paths).groupBy(STORAGE_KEY).count()
+    # Not by Spark's reader, which knows no object store unless it is given its jars.
+    paths = [(f"{root}/{file.name}",) for one in suspects for file in one.files]
+    keys = spark.createDataFrame(paths, "path string").mapInArrow(
+        _keys_of(storage_options), f"{STORAGE_KEY} binary"
+    )
+    keys = keys.groupBy(STORAGE_KEY).count()
     twice = keys.where(sf.col("count") > 1).select(sf.min(STORAGE_KEY)).collect()[0][0]
     return None if twice is None else bytes(twice)
+
+
+def _keys_of(
+    storage_options: Mapping[str, str],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(files: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for path in (path for batch in files for path in batch["path"].to_pylist()):
+            with open_file(path, storage_options) as opened, pq.ParquetFile(opened) as parquet:
+                yield from parquet.iter_batches(columns=[STORAGE_KEY])
+
+    return read
 
 
 def _with_common_prefixes(written: tuple[Written, ...]) -> tuple[Written, ...]:

@@ -11,7 +11,8 @@ PAGE = (Path(__file__).parents[3] / "docs" / "scan.md").read_text()
 
 
 def test_the_page_runs() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    # What reads a database has one in test_jdbc_spark.py.
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "spark." not in block]
     assert len(blocks) == 2
     names: dict[str, Any] = {}
     for block in blocks:

@@ -132,12 +132,34 @@ def test_options_that_do_not_say_what_to_read_are_refused(spark: SparkSession, t
         {"mapping": "0*4", "tasks": "many"},
         {"mapping": "0", "fragment": "f", "service": "s"},
         {"mapping": "[0"},
+        {"mapping": "0", "storage.": "x"},
     ]
     for options in unusable:
         with pytest.raises(PySparkException, match="The options are table"):
             source(spark, told, **options).collect()
     with pytest.raises(PySparkException, match="no option table"):
         spark.read.format("vnode").load()
+
+
+def test_storage_options_are_handed_on_and_shown_nowhere(spark: SparkSession, told: Story) -> None:
+    found = source(
+        spark, told, mapping=MAPPING, **{"storage.AWS_SECRET_ACCESS_KEY": "hidden", "storage.timeout": "30s"}
+    ).where("k > 3")
+    shown = found._jdf.queryExecution().toString() + repr(found)
+    assert "vnode" in shown
+    assert "hidden" not in shown
+    assert found.count() == sum((row[1] or 0) > 3 for row in visible(told.table))
+
+
+def test_storage_options_decide_how_a_store_is_asked(spark: SparkSession) -> None:
+    # Nothing but the options says to ask this machine, where nobody answers.
+    given = {"endpoint": "http://127.0.0.1:9", "allow_http": "true", "region": "eu-west-1"}
+    login = {"access_key_id": "shown", "secret_access_key": "hidden"}
+    options = {f"storage.aws_{name}": value for name, value in (given | login).items()}
+    options["storage.max_retries"] = "0"
+    with pytest.raises(PySparkException, match=r"127\.0\.0\.1:9") as refused:
+        spark.read.format("vnode").options(table="s3://bucket/table", mapping="0", **options).load()
+    assert "hidden" not in str(refused.value)
 
 
 def test_a_column_in_another_type_is_refused(spark: SparkSession, told: Story) -> None:

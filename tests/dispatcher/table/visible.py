@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from dispatcher.table.file import Kind
-from dispatcher.table.files import filesystem_of
+from dispatcher.table.files import open_file
 from dispatcher.table.state_table import StateTable
 
 Row = tuple[Any, ...]
@@ -16,8 +16,7 @@ def visible(table: StateTable, version: int | None = None) -> list[Row]:
     """The rows of a version, in the order of columns, sorted by their storage keys and then as text."""
     of_key: dict[bytes, list[tuple[int, Kind, bool, Row]]] = defaultdict(list)
     for file in table.snapshot(version).files:
-        filesystem, path = filesystem_of(file.path)
-        with filesystem.open_input_file(path) as opened:
+        with open_file(file.path) as opened:
             rows = pq.ParquetFile(opened).read().to_pylist()
         assert len(rows) == file.rows
         prefixes = [row["_vnode_prefix"] for row in rows]
