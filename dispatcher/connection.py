@@ -9,12 +9,11 @@ from typing import NoReturn, Self
 from dispatcher.access import Access
 from dispatcher.errors import ConnectionForked, ConnectionNotPicklable
 from dispatcher.following import Follower
-from dispatcher.service import Service, open_http
+from dispatcher.service import TIMEOUT_MS, Service, open_http
 from dispatcher.standing import Standing
 from meta.etcd.connection import Credentials, Tls
 
 # For each call to etcd and to the service.
-TIMEOUT_MS = 2000
 
 
 class Connection:

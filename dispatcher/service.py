@@ -12,7 +12,9 @@ import stamina
 from dispatcher.access import Access
 from dispatcher.errors import ServiceRefused, ServiceUnreachable
 from dispatcher.ledger import Coordination
-from meta.mapping.publication import Phase
+from meta.mapping.publication import Current, MappingVersion, Phase, decode_body
+
+TIMEOUT_MS = 2000
 
 # A kept connection died with an earlier process of the service. Every call is idempotent, so it is made once more; a
 # service that is away is asked again by the caller's next round.
@@ -141,3 +143,15 @@ def _reason(error: httpx.RequestError) -> str:
     said = f"{type(error).__name__} {error}".strip()
     untrusted = "CERTIFICATE_VERIFY_FAILED" in said
     return f"{said} (VNODEMAP_CA_FILE, or `ca_file`, says whose certificate to trust)" if untrusted else said
+
+
+def newest_mapping(url: str, fragment: str, access: Access | None = None) -> MappingVersion:
+    """The newest version that the service has, accepted or not: for a scan, to which all are good.
+
+    Asked once; a `Subscription` follows it. Raises as `Service` does. `access` is the environment's by default.
+    """
+    url = url.rstrip("/")
+    access = access or Access.given(None, None, None, None)
+    with open_http(url, access, timeout_ms=TIMEOUT_MS) as http:
+        service = Service(http, url, fragment)
+        return decode_body(service.body(Current.decode(service.current()).version))

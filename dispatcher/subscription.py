@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, Self
 
-from dispatcher.connection import TIMEOUT_MS, Connection
+from dispatcher.connection import Connection
 from dispatcher.errors import (
     ServiceRefused,
     ServiceUnreachable,
@@ -25,7 +25,7 @@ from dispatcher.errors import (
 )
 from dispatcher.ledger import Ledger
 from dispatcher.reporting import Reporter
-from dispatcher.service import Service
+from dispatcher.service import TIMEOUT_MS, Service
 from dispatcher.standing import Adoption, Latest, Standing
 from dispatcher.view import Role
 from meta.mapping.publication import MappingVersion
@@ -100,6 +100,11 @@ class Subscription:
         """The newest version known, which need not be accepted yet. Raises `NoVersion`."""
         self._require_process()
         return self._standing.latest()
+
+    @property
+    def mapping(self) -> MappingVersion:
+        """That version itself, which is what `dispatcher.scan.reader.scan` wants to know. Raises `NoVersion`."""
+        return self.latest.mapping
 
     @property
     def history(self) -> tuple[Adoption, ...]:

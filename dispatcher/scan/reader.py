@@ -34,7 +34,7 @@ _COMPARED_RUNS_MAX: Final = 16
 
 
 class Mapped(Protocol):
-    """What has a mapping, at once or further inside: a mapping version, or a subscription's latest."""
+    """What has a mapping, at once or further inside: a mapping version, or a subscription."""
 
     @property
     def mapping(self) -> "VnodeMapping | Mapped": ...

@@ -14,18 +14,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import datasource as spark_source
 from pyspark.sql.types import StructType
 
-from dispatcher.access import Access
-from dispatcher.connection import TIMEOUT_MS
 from dispatcher.errors import DispatcherError
 from dispatcher.scan.filters import conditions
 from dispatcher.scan.group_rows import Wanted, group_rows
 from dispatcher.scan.plan import ScanGroup
 from dispatcher.scan.reader import planned, require_columns
-from dispatcher.service import Service, open_http
+from dispatcher.service import newest_mapping
 from dispatcher.table.columns import require_same_columns, stored
 from dispatcher.table.state_table import StateTable
 from meta.mapping.mapping import VnodeMapping
-from meta.mapping.publication import Current, decode_body
 from storage_keys.errors import StorageKeyError
 from storage_keys.predicate import Predicate
 
@@ -94,7 +91,7 @@ class VnodeSource(spark_source.DataSource):
             case str(written), None, None:
                 return _parsed(written)
             case None, str(fragment), str(service):
-                return _published(fragment, service)
+                return newest_mapping(service, fragment).mapping
         raise UnusableOptions("there must be either a mapping, or a fragment and a service")
 
 
@@ -197,12 +194,3 @@ def _parsed(written: str) -> VnodeMapping:
         return VnodeMapping(tuple(json.loads(written)))
     except json.JSONDecodeError as error:
         raise UnusableOptions(f"the mapping is no JSON: {error}") from error
-
-
-def _published(fragment: str, url: str) -> VnodeMapping:
-    """The newest, accepted or not: each row is in one group of any."""
-    url = url.rstrip("/")
-    with open_http(url, Access.given(None, None, None, None), timeout_ms=TIMEOUT_MS) as http:
-        service = Service(http, url, fragment)
-        current = Current.decode(service.current())
-        return decode_body(service.body(current.version)).mapping

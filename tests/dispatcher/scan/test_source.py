@@ -12,7 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from deploy.process import ServiceProcess
+from dispatcher.scan.reader import scan
 from dispatcher.scan.source import register
+from dispatcher.service import newest_mapping
+from dispatcher.subscription import Subscription
 from dispatcher.table.state_table import StateTable
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.types import DATE
@@ -113,7 +116,7 @@ def test_a_schema_given_is_all_that_is_read(spark: SparkSession, told: Story) ->
     )
 
 
-def test_the_mapping_may_be_a_fragments_newest(
+def test_the_mapping_may_be_a_fragments(
     spark: SparkSession, told: Story, shared_service: ServiceProcess, name: str
 ) -> None:
     with httpx.Client(base_url=shared_service.url, trust_env=False) as http:
@@ -121,9 +124,14 @@ def test_the_mapping_may_be_a_fragments_newest(
         key = [{"name": "k", "type": "bigint"}]
         document = {"name": name, "vnode_count": 8, "distribution_key": key, "parallelism": 3}
         http.post("/v1/fragments", json=document).raise_for_status()
-    found = source(spark, told, fragment=name, service=shared_service.url)
-    assert found.rdd.getNumPartitions() == 3
-    assert Counter(map(tuple, found.collect())) == Counter(visible(told.table))
+    with Subscription(shared_service.url, name, name="scans", role="reader") as subscription:
+        for found in (
+            source(spark, told, fragment=name, service=shared_service.url),
+            scan(spark, told.table, newest_mapping(shared_service.url, name)),
+            scan(spark, told.table, subscription),
+        ):
+            assert found.rdd.getNumPartitions() == 3
+            assert Counter(map(tuple, found.collect())) == Counter(visible(told.table))
 
 
 def test_options_that_do_not_say_what_to_read_are_refused(spark: SparkSession, told: Story) -> None:
