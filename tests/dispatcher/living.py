@@ -72,8 +72,9 @@ class LivingTable:
         self._url = url
         self._folder = folder
         (folder / "input").mkdir()
-        # Who does not hold his is not at work: with all of them one is alone.
+        # Who does not hold his is not at work. With all of them one is alone, and the gate keeps others from going on.
         self._at_work = [threading.Lock() for _ in range(3)]
+        self._gate = threading.Lock()
         self._went_on = threading.Condition()
         self._batches_done = 0
         self._over = False
@@ -164,7 +165,7 @@ class LivingTable:
 
     def _write(self, rows: DataFrame, batch: Batch) -> None:
         started = time.monotonic()
-        with self._at_work[2]:
+        with self._working(2):
             for number, what in self.writes[:]:
                 if number == batch.id:
                     of_what = rows.where(sf.col("what") == what).drop("what")
@@ -217,7 +218,7 @@ class LivingTable:
 
     def _vacuum_alone(self) -> None:
         with ExitStack() as alone:
-            for lock in self._at_work:
+            for lock in (self._gate, *self._at_work):
                 alone.enter_context(lock)
             self.table.vacuum(older_than_hours=0)
             first = self.table.versions()[0]
@@ -227,7 +228,7 @@ class LivingTable:
 
     def _read_on(self, reader: Subscription, at: int, dice: random.Random) -> None:
         while not self._over:
-            with self._at_work[at]:
+            with self._working(at):
                 asked = {
                     "version": dice.choice([None, dice.choice(self.table.versions())]),
                     "tasks": dice.choice([None, None, 1, 3, 16]),
@@ -266,6 +267,13 @@ class LivingTable:
         plan = planned(self.table, mapping, asked, tasks=tasks, version=version)
         lookups = [group.lookup for group in plan.groups]
         assert all(lookups[row["partition"]][prefix(row["k"])] for row in rows)
+
+    @contextmanager
+    def _working(self, at: int) -> Iterator[None]:
+        with self._gate:
+            pass
+        with self._at_work[at]:
+            yield
 
     def _wait_for(self, batches: int) -> bool:
         """Until so many are done; whether that is so, and not merely all over."""
