@@ -11,7 +11,7 @@ from tests.dispatcher.living import LivingTable
 
 @pytest.mark.parametrize(
     ("batches", "rescales", "keepings"),
-    [(10, 3, 2), pytest.param(100, 10, 16, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    [(8, 3, 2), pytest.param(100, 10, 16, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
 )
 def test_each_row_is_read_once_while_a_query_writes_and_its_fragment_is_rescaled(
     spark: SparkSession,
