@@ -13,6 +13,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from deploy.demo.evidence import Owners, examine, read_rows
 from deploy.process import ServiceProcess
@@ -23,7 +24,7 @@ from meta.coordination import child
 from meta.mapping.mapping import VnodeMapping
 from meta.vnodectl.client import Service
 from meta.vnodectl.waiting import wait_until_settled
-from tests.dispatcher.mortal_job import FLIGHTS, stream
+from tests.dispatcher.mortal_job import APP_ID, FLIGHTS, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,11 +49,15 @@ class Life:
                 text=True,
             )
         self._log = log
+        self._family: list[psutil.Process] = []
 
     def wait_begun(self) -> None:
         """Until it works at a batch."""
         assert self._process.stdout is not None
         assert self._process.stdout.readline(), self._log.read_text()[-3000:]
+        # What it started is found here while it lives, and nowhere when it killed itself.
+        with suppress(psutil.NoSuchProcess):
+            self._family = psutil.Process(self._process.pid).children(recursive=True)
 
     def wait(self, timeout_s: float) -> None:
         """Until it died by itself, or for so long."""
@@ -61,15 +66,15 @@ class Life:
 
     def end(self, *, alone: bool) -> None:
         """Killed, if it lives, with all its processes or so that they have to notice; then nothing is left."""
+        family = {*self._family}
         with suppress(psutil.NoSuchProcess):
-            family = psutil.Process(self._process.pid).children(recursive=True)
-            self._process.kill()
-            if not alone:
-                for process in family:
-                    with suppress(psutil.NoSuchProcess):
-                        process.kill()
-            _, alive = psutil.wait_procs(family, GONE_S)
-            assert alive == []
+            family |= {*psutil.Process(self._process.pid).children(recursive=True)}
+        self._process.kill()
+        if not alone:
+            for process in family:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        assert psutil.wait_procs(family, GONE_S)[1] == []
         assert self._process.wait(GONE_S) == -9, self._log.read_text()[-3000:]
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -122,6 +127,14 @@ class Job:
         token = self.api.post(f"/v1/fragments/{self.fragment}/plans", {"units": units})["token"]
         self.version = int(self.api.post("/v1/rescales", {"token": token})["version"])
         return self.version
+
+    @property
+    def next_batch(self) -> int:
+        """That is not committed."""
+        if not (self.folder / "table").exists():
+            return 0
+        last = DeltaTable(self.folder / "table").transaction_version(APP_ID)
+        return 0 if last is None else last + 1
 
     def settle(self) -> None:
         wait_until_settled(self.api, self.fragment, self.version, timeout_s=60)
@@ -186,18 +199,20 @@ def test_a_batch_whose_commit_the_checkpoint_did_not_hear_of_is_there_once(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kills", [10])
 def test_a_job_that_is_killed_again_and_again_writes_each_row_once(
-    spark: "SparkSession", job: Callable[..., Job]
+    spark: "SparkSession", job: Callable[..., Job], kills: int
 ) -> None:
     story = job(batches=40, seed=2)
-    for number in range(10):
-        # At a stage of a batch that it may come to, else at any moment.
-        last = (story.dice.choice(["begun", "written", "committed"]), str(3 * number)) if number % 2 else ()
-        with story.life(*last, alone=story.dice.random() < 0.5) as life:
+    for number in range(kills):
+        # At a stage of the next batch, else at any moment.
+        last = (story.dice.choice(["begun", "written", "committed"]), str(story.next_batch))
+        at_any_moment = number % 2 == 0
+        with story.life(*(() if at_any_moment else last), alone=story.dice.random() < 0.5) as life:
             life.wait_begun()
             story.settle()
             story.rescale()
-            life.wait(story.dice.uniform(0, 4))
+            life.wait(story.dice.uniform(0, 4) if at_any_moment else STARTED_S)
         if number % 3 == 0:
             story.settle()
             story.rescale()
