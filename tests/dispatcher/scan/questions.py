@@ -15,7 +15,8 @@ from tests.dispatcher.table.visible import Row, visible
 VNODE_COUNTS = [1, 12, 100, 256, 1000, 65_536]
 
 # What is asked of a column, and whether a value of it passes.
-FILTERS: list[tuple[Sequence[Any], Callable[[Any], bool]]] = [
+Filter = tuple[Sequence[Any], Callable[[Any], bool]]
+FILTERS: list[Filter] = [
     (("k", "=", 5), lambda k: k == 5),
     (("k", "<=>", None), lambda k: k is None),
     (("k", "in", [1, None, 7, 99]), lambda k: k in (1, 7)),
@@ -43,17 +44,18 @@ class Question:
     def at_random(cls, story: Story, dice: random.Random) -> Self:
         version = dice.choice([None, None, *story.rows])
         chosen = dice.sample(FILTERS, dice.choice([0, 0, 1, 1, 2]))
-        rows = [
-            row
-            for row in visible(story.table, version)
-            if all(passes(row["vks".index(one[0])]) for one, passes in chosen)
-        ]
+        rows = [row for row in visible(story.table, version) if all(passes(row, each) for each in chosen)]
         tasks = dice.choice([None, 1, 3, 16])
         return cls(mapping(dice), tasks, version, tuple(one for one, _ in chosen), rows)
 
     @property
     def partitions(self) -> int:
         return self.tasks or len(self.mapping.units)
+
+
+def passes(row: Row, filter_: Filter) -> bool:
+    (column, *_), of_value = filter_
+    return of_value(row["vks".index(column)])
 
 
 def mapping(dice: random.Random) -> VnodeMapping:

@@ -73,15 +73,22 @@ def rows(
     return spark.read.schema(columns).parquet(str(path))
 
 
-def everything(dice: random.Random) -> list[Predicate]:
+def everything(dice: random.Random, values_max: int = 99) -> list[Predicate]:
+    """With each operator so many values of the column, and so many others."""
     found: list[Predicate] = []
     for written, (inside, outside) in VALUES.items():
         name, values = NAMES[written], [*inside, *outside]
         found += [IsNull(name), IsNotNull(name), Comparison(name, "<=>", None)]
-        found += [Comparison(name, operator, value) for operator in COMPARE for value in values]
+        for operator in COMPARE:
+            chosen = [*some(dice, inside, values_max), *some(dice, outside, values_max)]
+            found += [Comparison(name, operator, value) for value in chosen]
         found += [In(name, (*dice.sample(values, k=min(len(values), 3)), None)) for _ in range(3)]
     patterns = ["abc%", "%c", "a_c", "", "%", "a\\%c", "abc", "é%", "abcd%h", "_"]
     return [*found, *(Like("string", pattern) for pattern in patterns), Like("date", "1969-%")]
+
+
+def some(dice: random.Random, values: list[Any], most: int) -> list[Any]:
+    return dice.sample(values, min(len(values), most))
 
 
 def passes(predicate: Predicate, value: object) -> bool:
@@ -115,10 +122,11 @@ def expected(predicates: tuple[Predicate, ...]) -> list[int]:
     return [row for row in range(ROWS) if all(passes(one, CELLS[one.column][row]) for one in predicates)]
 
 
+@pytest.mark.parametrize("values_max", [1, pytest.param(99, marks=pytest.mark.slow)])
 def test_a_filter_passes_in_spark_the_rows_that_it_passes_in_python(
-    rows: DataFrame, columns: StructType
+    rows: DataFrame, columns: StructType, values_max: int
 ) -> None:
-    asked = [conditions(columns, [predicate]) for predicate in everything(random.Random(1))]
+    asked = [conditions(columns, [predicate]) for predicate in everything(random.Random(1), values_max)]
     found = [one for one in asked if not one.are_never_met]
     tests = [one.as_column().alias(f"c{at}") for at, one in enumerate(found)]
     flags = rows.sort("id").select(*tests).collect()
@@ -142,10 +150,13 @@ def test_a_filter_passes_in_arrow_at_least_those_rows_and_hardly_others(
             assert found == expected((predicate,)), predicate
 
 
-def test_sparks_parquet_reader_skips_no_row_that_passes(rows: DataFrame, columns: StructType) -> None:
+@pytest.mark.parametrize("filters", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_sparks_parquet_reader_skips_no_row_that_passes(
+    rows: DataFrame, columns: StructType, filters: int
+) -> None:
     dice = random.Random(3)
     usable = [one for one in everything(dice) if not conditions(columns, [one]).are_never_met]
-    asked = [conditions(columns, dice.sample(usable, k=dice.choice([1, 1, 2]))) for _ in range(60)]
+    asked = [conditions(columns, dice.sample(usable, k=dice.choice([1, 1, 2]))) for _ in range(filters)]
     asked = [one for one in asked if not one.are_never_met]
     found = reduce(
         DataFrame.union,

@@ -36,8 +36,12 @@ def file(
 def mappings(draw: st.DrawFn) -> VnodeMapping:
     vnode_count = draw(st.sampled_from(VNODE_COUNTS))
     units = draw(st.lists(st.integers(0, 500), min_size=1, max_size=min(vnode_count, 9), unique=True))
-    dice = random.Random(draw(st.integers(0, 1_000_000)))
-    length = draw(st.sampled_from([1, 7, 50]))
+    return mapped(vnode_count, units, random.Random(draw(st.integers(0, 1_000_000))))
+
+
+def mapped(vnode_count: int, units: list[int], dice: random.Random) -> VnodeMapping:
+    """In runs or scattered."""
+    length = dice.choice([1, 7, 50])
     owners = [owner for _ in range(vnode_count // length + 1) for owner in [dice.choice(units)] * length]
     return VnodeMapping(tuple(owners[:vnode_count]))
 
@@ -115,6 +119,33 @@ def test_each_row_of_many_tables_is_in_exactly_one_group(
     mapping: VnodeMapping, files: list[DataFile], pruned: Pruned | None, tasks: int | None
 ) -> None:
     check_plan(mapping, files, pruned, tasks)
+
+
+@pytest.mark.parametrize("vnode_count", VNODE_COUNTS)
+def test_each_row_is_in_exactly_one_group_of_few_and_of_many(vnode_count: int) -> None:
+    for tasks in (1, 12, 500):
+        check_at_random(vnode_count, tasks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vnode_count", VNODE_COUNTS)
+def test_each_row_is_in_exactly_one_group_of_so_many(vnode_count: int) -> None:
+    for tasks in range(1, 501):
+        check_at_random(vnode_count, tasks)
+
+
+def check_at_random(vnode_count: int, tasks: int) -> None:
+    dice = random.Random(1000 * vnode_count + tasks)
+    units = dice.sample(range(500), k=min(vnode_count, dice.randint(1, 60)))
+    hot = dice.randrange(65_536)
+    files = []
+    for number in range(dice.randint(1, 12)):
+        ends = dice.choice([(hot, hot), (0, 65_535), tuple(sorted(dice.choices(range(65_536), k=2)))])
+        size, kind = dice.choice([0, 1, 1000, 10**6, 10**9, 10**12]), dice.choice([*Kind, Kind.ROWS])
+        files.append(file(f"f{number}", *ends, size, dice.randint(1, 3), kind))
+    keys = tuple(range(dice.choice([1, 40, 1000])))
+    pruned = dice.choice([None, None, prune(SCHEMA, [In("k", keys)])])
+    check_plan(mapped(vnode_count, units, dice), files, pruned, tasks)
 
 
 def check_plan(

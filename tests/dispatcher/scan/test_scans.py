@@ -22,10 +22,8 @@ def check(story: Story, found: DataFrame, asked: Question) -> None:
     rows = found.withColumn("partition", sf.spark_partition_id()).collect()
     assert Counter(tuple(row[:-1]) for row in rows) == Counter(asked.rows)
     assert found.rdd.getNumPartitions() == asked.partitions
-    plan = plan_of(story, asked)
-    for row in rows:
-        runs = plan.groups[row["partition"]].prefixes
-        assert any(run.first <= prefix(row["k"]) <= run.last for run in runs)
+    lookups = [group.lookup for group in plan_of(story, asked).groups]
+    assert all(lookups[row["partition"]][prefix(row["k"])] for row in rows)
 
 
 def plan_of(story: Story, asked: Question) -> ScanPlan:

@@ -19,12 +19,24 @@ KEY = KeySchema(3, (KeyColumn("k", BIGINT), KeyColumn("s", STRING)), ("k",))
 MAPPING = VnodeMapping.parse("0*85 2*85 5*86")
 
 
-def _keys(rows: list[Row]) -> set[tuple[object, object]]:
-    return {(row[1], row[2]) for row in rows}
+def drawn(dice: random.Random, row_count: int) -> list[Row]:
+    """Rows of few keys, so that they hide each other."""
+    return [
+        (dice.randbytes(30).hex(), dice.choice([None, *range(12)]), dice.choice([None, "", "a"]))
+        for _ in range(row_count)
+    ]
 
 
-def _without(rows: list[Row], keys: set[tuple[object, object]]) -> list[Row]:
-    return [row for row in rows if (row[1], row[2]) not in keys]
+def done(rows: list[Row], what: str, found: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Those of the `found` rows that can be written at once, and what a table of `rows` has then."""
+    if what == "append":
+        return found, rows + found
+    if what == "overwrite":
+        return found, found
+    of_key = {(row[1], row[2]): row for row in found}
+    left = [row for row in rows if (row[1], row[2]) not in of_key]
+    found = list(of_key.values())
+    return found, left if what == "delete" else left + found
 
 
 class Story:
@@ -41,22 +53,7 @@ class Story:
         return self.rows[max(self.rows)]
 
     def write(self, what: str, row_count: int) -> None:
-        found = [
-            (
-                self.dice.randbytes(30).hex(),
-                self.dice.choice([None, *range(12)]),
-                self.dice.choice([None, "", "a"]),
-            )
-            for _ in range(row_count)
-        ]
-        if what == "append":
-            wanted = self.newest + found
-        elif what == "overwrite":
-            wanted = found
-        else:
-            found = list({(row[1], row[2]): row for row in found}.values())
-            left = _without(self.newest, _keys(found))
-            wanted = left if what == "delete" else left + found
+        found, wanted = done(self.newest, what, drawn(self.dice, row_count))
         rows = self.spark.createDataFrame(found, COLUMNS)
         if self.dice.random() < 0.5:
             rows = dispatch(rows, version_of(MAPPING, KEY), ["k"])
