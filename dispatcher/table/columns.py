@@ -1,21 +1,30 @@
 """The columns of a state table, and of what is written to it: refused here before anything is."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+from deltalake import Schema
+from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    CharType,
     DataType,
+    DayTimeIntervalType,
     IntegerType,
     LongType,
     MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimeType,
+    VarcharType,
+    YearMonthIntervalType,
 )
 
 from dispatcher.routing import ROUTING_COLUMNS, refuse_reserved
@@ -80,6 +89,9 @@ def _nullable(type_: DataType) -> DataType:
 
 def require_creatable(uri: str, schema: KeySchema, columns: StructType) -> None:
     refuse_reserved(columns.names, (*ROUTING_COLUMNS, *_OURS.names))
+    for field in columns.fields:
+        for name, type_, in_map in _leaves(field.name, field.dataType):
+            _require_storable(name, type_, in_map=in_map)
     names = [column.name for column in schema.columns]
     for column, found in zip(schema.columns, types_of(columns, names), strict=True):
         if column.type != found:
@@ -90,6 +102,52 @@ def require_creatable(uri: str, schema: KeySchema, columns: StructType) -> None:
             raise UnsupportedType(found.sql_name, accepted, "a key column of a Delta table").in_column(
                 column.name
             )
+
+
+def _require_storable(column: str, type_: DataType, *, in_map: bool) -> None:
+    if isinstance(type_, TimestampNTZType) and in_map:
+        # deltalake creates such a table, and cannot open it.
+        place = "part of a map in a Delta table"
+        raise UnsupportedType(type_.simpleString(), ("timestamp",), place).in_column(column)
+    alone = StructType([StructField("c", type_)])
+    try:
+        in_arrow(alone)
+        found = StructType.fromJson(json.loads(Schema.from_json(alone.json()).to_json()))
+    except (ValueError, PySparkException):
+        found = None
+    if found != alone or isinstance(type_, NullType):
+        place = "a column of a Delta table"
+        raise UnsupportedType(type_.simpleString(), _instead_of(type_), place).in_column(column)
+
+
+def _leaves(name: str, type_: DataType, *, in_map: bool = False) -> Iterator[tuple[str, DataType, bool]]:
+    """The types that have no others within, the path to each as Delta writes it, and whether that is through a map."""
+    match type_:
+        case StructType():
+            for field in type_.fields:
+                yield from _leaves(f"{name}.{field.name}", field.dataType, in_map=in_map)
+        case ArrayType():
+            yield from _leaves(f"{name}.element", type_.elementType, in_map=in_map)
+        case MapType():
+            yield from _leaves(f"{name}.key", type_.keyType, in_map=True)
+            yield from _leaves(f"{name}.value", type_.valueType, in_map=True)
+        case _:
+            yield name, type_, in_map
+
+
+def _instead_of(type_: DataType) -> tuple[str, ...]:
+    match type_:
+        case CharType() | VarcharType():
+            return ("string",)
+        case TimeType():
+            return ("bigint for microseconds", "string")
+        case YearMonthIntervalType():
+            return ("int for months",)
+        case DayTimeIntervalType():
+            return ("interval day to second", "bigint for microseconds")
+        case NullType():
+            return ("the type that its values will have",)
+    return ("binary", "string", "a struct of other types")
 
 
 def require_same_key(uri: str, wanted: KeySchema, found: KeySchema) -> None:

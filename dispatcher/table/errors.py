@@ -54,6 +54,19 @@ class ConcurrentCommit(TableError):
         super().__init__(f"{what} was not committed to {uri}: {reason}")
 
 
+class NotCommitted(TableError):
+    """The log could not be written, and no other writer is the reason; nothing of `what` is visible."""
+
+    def __init__(self, uri: str, what: str, reason: str) -> None:
+        self.uri = uri
+        self.what = what
+        self.reason = reason
+        super().__init__(
+            f"{what} was not committed to {uri}: {reason}; see whether this user may write to _delta_log there and"
+            " whether there is space, then write it again"
+        )
+
+
 class AnotherCheckpoint(TableError):
     """The batch ids went back: Spark repeats only the last batch, so this query is not the one that `committed`."""
 

@@ -6,6 +6,7 @@ number of its own kind, since Delta lets two commits remove one file.
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from dispatcher.table.errors import (
     ConcurrentCommit,
     ForeignFile,
     NotAStateTable,
+    NotCommitted,
     VersionGone,
 )
 from dispatcher.table.file import KIND, PREFIX, SEQUENCE, DataFile, Kind
@@ -40,6 +42,7 @@ _CONFIGURATION: Final = {
 }
 _MS_OF_HOUR: Final = 3_600_000
 _RACING_S: Final = 120.0
+_PAINT: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,10 @@ class Snapshot:
 
     version: int
     files: tuple[DataFile, ...]
+
+
+class _Overtaken(Exception):
+    """The log went on meanwhile, so that the commit may land at the next try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +146,12 @@ class Log:
     ) -> Commit:
         """Commit the files, in the place of all others if `replacing`, under the next sequence that is free.
 
-        `begun` is what `begin` returned before they were written. Raises `ConcurrentCommit`.
+        `begun` is what `begin` returned before they were written. Raises `ConcurrentCommit`, and `NotCommitted` where
+        the log cannot be written.
         """
         try:
             for attempt in stamina.retry_context(
-                on=CommitFailedError,
+                on=_Overtaken,
                 attempts=None,
                 timeout=_RACING_S,
                 wait_initial=0.01,
@@ -152,7 +160,7 @@ class Log:
             ):
                 with attempt:
                     return self._add(files, batch, begun, replacing=replacing)
-        except CommitFailedError as error:
+        except _Overtaken as error:
             raise ConcurrentCommit(self.uri, str(batch or "a write"), f"{error}; write it again") from error
         raise AssertionError("stamina returns or raises")
 
@@ -172,13 +180,22 @@ class Log:
             transactions.append(Transaction(batch.app_id, batch.id))
         if replacing:
             transactions.append(Transaction(_REPLACED_ID, _next(delta, _REPLACED_ID)))
-        delta.create_write_transaction(
-            [_added(file, sequence, data_change=True) for file in files],
-            "overwrite" if replacing else "append",
-            delta.schema(),
-            partition_by=[SEQUENCE, KIND],
-            commit_properties=CommitProperties(app_transactions=transactions),
-        )
+        try:
+            delta.create_write_transaction(
+                [_added(file, sequence, data_change=True) for file in files],
+                "overwrite" if replacing else "append",
+                delta.schema(),
+                partition_by=[SEQUENCE, KIND],
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+        except (DeltaError, OSError) as error:
+            now = self.opened()
+            if _holds(now, files):
+                # It landed, and what failed is a checkpoint after it.
+                return _committed(now, files)
+            if now.version() > delta.version():
+                raise _Overtaken(str(error)) from error
+            raise NotCommitted(self.uri, str(batch or "a write"), _reason(error)) from error
         return _committed(delta, files)
 
     def replace(
@@ -206,6 +223,10 @@ class Log:
         except CommitFailedError as error:
             reason = f"another compaction or an overwrite came between ({error}); compact again if it is still needed"
             raise ConcurrentCommit(self.uri, "a compaction", reason) from error
+        except (DeltaError, OSError) as error:
+            if _holds(now := self.opened(), [file for file, _ in files]):
+                return _committed(now, [file for file, _ in files])
+            raise NotCommitted(self.uri, "a compaction", _reason(error)) from error
         return _committed(delta, [file for file, _ in files])
 
     def vacuum(self, older_than_hours: int, *, dry_run: bool) -> tuple[str, ...]:
@@ -263,6 +284,16 @@ def _next(delta: DeltaTable, app_id: str) -> int:
 
 def _versions(delta: DeltaTable) -> range:
     return range(delta.transaction_version(_KEPT_ID) or 0, delta.version() + 1)
+
+
+def _reason(error: Exception) -> str:
+    """On one line; deltalake paints it for a terminal."""
+    return " ".join(_PAINT.sub("", str(error)).split())
+
+
+def _holds(delta: DeltaTable, files: Sequence[WrittenFile]) -> bool:
+    names = {file.name for file in files}
+    return not names.isdisjoint(uri.rpartition("/")[2] for uri in delta.file_uris())
 
 
 def _committed(delta: DeltaTable, files: Sequence[WrittenFile]) -> Commit:

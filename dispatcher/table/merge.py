@@ -7,6 +7,7 @@ and the rows whose sequence is greater than s. Where no change has the key, all 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,9 @@ from dispatcher.table.file import DELETED, STORAGE_KEY, Kind
 
 _NEVER: Final = -1
 """The sequence of a change that there is not: smaller than all others."""
+
+_HELD_BYTES: Final = 32 << 20
+"""Sources that are one batch are held together up to so much, and then merged in one step."""
 
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -40,7 +44,7 @@ class SortedRows:
 def merged(sources: Iterable[SortedRows], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows that a reader sees, `columns` of them (at least one), in the order of their storage keys.
 
-    Held is one batch of each source that overlaps, however often a key comes.
+    Held is one batch of each source that overlaps, and one more where a source begins, however often a key comes.
     """
     for step in _steps(sources, columns):
         yield from step.table.take(np.flatnonzero(~step.deleted)).to_batches()
@@ -78,16 +82,17 @@ class _Newest:
 
 
 class _Held:
-    """A batch of a source, and the batches that come after it."""
+    """A batch of a source, and the batches that come after it, if any do for all that is known."""
 
-    def __init__(self, source: SortedRows, batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> None:
+    def __init__(
+        self, source: SortedRows, batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch] | None
+    ) -> None:
         self.source = source
+        self.goes_on = rest is not None
+        self.first, self.last = _key(batch, 0), _key(batch, len(batch) - 1)
+        self.size_bytes = batch.nbytes
         self._batch = batch
         self._rest = rest
-
-    @property
-    def last(self) -> bytes:
-        return _key(self._batch, len(self._batch) - 1)
 
     def split(self, cut: bytes) -> tuple[pa.RecordBatch, "_Held | None"]:
         """The rows up to `cut` and those of its key, as far as the batch has them; and what is left then."""
@@ -97,8 +102,18 @@ class _Held:
         return self._batch.slice(0, end), left
 
 
-def _next(source: SortedRows, batches: Iterator[pa.RecordBatch]) -> _Held | None:
-    found = next((batch for batch in batches if len(batch)), None)
+def _begun(source: SortedRows) -> _Held | None:
+    """With a second look, so that of a source of one batch nothing stays open, and it limits no step."""
+    batches = (batch for batch in source.batches if len(batch))
+    first = next(batches, None)
+    if first is None:
+        return None
+    second = next(batches, None)
+    return _Held(source, first, None if second is None else chain((second,), batches))
+
+
+def _next(source: SortedRows, batches: Iterator[pa.RecordBatch] | None) -> _Held | None:
+    found = None if batches is None else next(batches, None)
     return None if found is None else _Held(source, found, batches)
 
 
@@ -108,7 +123,7 @@ def _key(batch: pa.RecordBatch, at: int) -> bytes:
 
 
 def _steps(sources: Iterable[SortedRows], columns: Sequence[str]) -> Iterator[_Step]:
-    """Up to the smallest key that a held batch ends with, again and again.
+    """Up to the smallest key that a held batch ends with behind which its source goes on, again and again.
 
     Rows of that very key may follow, but no change of it: a source of changes that had one would have it in its
     batch, and no key twice. So the last key's newest change is all that a step has to know of those before it.
@@ -117,17 +132,18 @@ def _steps(sources: Iterable[SortedRows], columns: Sequence[str]) -> Iterator[_S
     held: list[_Held] = []
     before: _Newest | None = None
     while waiting or held:
-        cut = min((one.last for one in held), default=None)
-        if waiting and (cut is None or waiting[-1].starts_at <= cut):
-            source = waiting.pop()
-            begun = _next(source, iter(source.batches))
+        full = sum(one.size_bytes for one in held) > _HELD_BYTES
+        ends = [one.last for one in held if one.goes_on or full]
+        if waiting and (not ends or waiting[-1].starts_at <= min(ends)):
+            begun = _begun(waiting.pop())
             held += [] if begun is None else [begun]
             continue
-        if cut is None:
+        if not held:
             break
-        split = [(one.source, *one.split(cut)) for one in held]
-        held = [left for _, _, left in split if left is not None]
-        step, before = _step([(source, head) for source, head, _ in split if len(head)], columns, before)
+        cut = min(ends) if ends else max(one.last for one in held)
+        split = [(one.source, *one.split(cut)) for one in held if one.first <= cut]
+        held = [one for one in held if one.first > cut] + [left for _, _, left in split if left is not None]
+        step, before = _step([(source, head) for source, head, _ in split], columns, before)
         yield step
 
 

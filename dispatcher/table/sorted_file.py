@@ -15,7 +15,7 @@ from storage_keys.range import PrefixRun, prefix_bytes, table_bytes
 from storage_keys.vnode import PREFIX_COUNT
 
 _HELD_BYTES: Final = 128 << 20
-"""What the batches of one merge may have, if all its files overlap and rows are as large as in their group."""
+"""What the batches of one merge may have, if rows are as large as in their group."""
 
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1 << 18, 16 << 20
 
@@ -51,9 +51,18 @@ class _Runs:
         return found
 
 
+def overlap(files: Sequence[DataFile]) -> int:
+    """How many of the files a prefix has at most, each of which has rows from its first prefix to its last."""
+    begun = np.bincount([file.first_prefix for file in files], minlength=PREFIX_COUNT + 1)
+    ended = np.bincount([file.last_prefix + 1 for file in files], minlength=PREFIX_COUNT + 1)
+    return int(np.cumsum(begun - ended).max())
+
+
 def sorted_rows(files: Sequence[DataFile], selection: Selection) -> list[SortedRows]:
     """A source for each file. Its batches have the schema's columns, `_storage_key`, and `_deleted` in changes."""
-    batch_bytes = min(max(_HELD_BYTES // max(len(files), 1), _BATCH_BYTES_MIN), _BATCH_BYTES_MAX)
+    # A merge takes two batches of a source that begins.
+    batches = 2 * max(overlap(files), 1)
+    batch_bytes = min(max(_HELD_BYTES // batches, _BATCH_BYTES_MIN), _BATCH_BYTES_MAX)
     table, runs = table_bytes(selection.table_id), _Runs(selection.runs)
     return [
         SortedRows(

@@ -9,7 +9,8 @@ it deletes, and all appended rows with a greater sequence.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -33,13 +34,29 @@ from dispatcher.table.columns import (
     stored,
     users,
 )
-from dispatcher.table.compaction import plan_compaction, prefix_groups, write_compacted
-from dispatcher.table.errors import NotAStateTable, RepeatedKey, TableMismatch, UnusableBatch
+from dispatcher.table.compaction import (
+    FAN_IN,
+    Compaction,
+    Merge,
+    parts,
+    plan_compaction,
+    prefix_groups,
+    remaining,
+    write_compacted,
+)
+from dispatcher.table.errors import (
+    ConcurrentCommit,
+    NotAStateTable,
+    NotCommitted,
+    RepeatedKey,
+    TableMismatch,
+    UnusableBatch,
+)
 from dispatcher.table.file import DELETED, Kind
-from dispatcher.table.files import TARGET_BYTES, remove_files
+from dispatcher.table.files import TARGET_BYTES, WrittenFile, remove_files
 from dispatcher.table.location import location_of
 from dispatcher.table.log import APP_ID_PREFIX, Batch, Commit, Log, Snapshot
-from dispatcher.table.sorted_file import ALL_PREFIXES, Selection
+from dispatcher.table.sorted_file import ALL_PREFIXES, Selection, overlap
 from dispatcher.table.writing import repeated_key, write_files
 from meta.mapping.mapping import VnodeMapping
 from storage_keys.key import KeySchema
@@ -162,23 +179,44 @@ class StateTable:
         *,
         groups: int | None = None,
         force: bool = False,
+        fan_in: int = FAN_IN,
+        told: Callable[[Sequence[Compaction]], None] = lambda _: None,
     ) -> Commit:
         """Merge the files of small commits into larger ones, where that pays; with `force`, those of all commits.
 
-        One Spark task for each unit of the mapping, or for each of as many groups of vnodes. Readers see the same
-        rows, and plain Delta readers see them too after a forced one. Writers go on meanwhile. Raises
-        `ConcurrentCommit` where another compaction or an overwrite came between, and `Malformed` for an unowned vnode.
+        One Spark task for each unit of the mapping, or for each of as many groups of vnodes. Where more than `fan_in`
+        files overlap, parts of them are merged first, each round a commit; before each, `told` is called with what it
+        merges. Readers see the same rows, and plain Delta readers see them too after a forced one. Writers go on
+        meanwhile. Raises `ConcurrentCommit` where another compaction or an overwrite came between, and `Malformed`
+        for an unowned vnode.
         """
         snapshot = self.snapshot()
-        compaction = plan_compaction(snapshot.files, force=force)
-        if compaction is None:
-            return Commit(snapshot.version, 0, (), skipped=True)
-        runs = prefix_groups(compaction, mapping, groups)
-        everything = Selection(
-            self.schema.table_id, in_arrow(stored(self.columns)), ALL_PREFIXES, self.storage_options
-        )
-        written = write_compacted(spark, compaction, runs, self.uri, everything, self.target_bytes)
-        return self._log.replace(snapshot, compaction.files, written)
+        commit = Commit(snapshot.version, 0, (), skipped=True)
+        planned = plan_compaction(snapshot.files, force=force)
+        schema = in_arrow(stored(self.columns))
+        everything = Selection(self.schema.table_id, schema, ALL_PREFIXES, self.storage_options)
+        while planned is not None:
+            round_ = parts(planned, fan_in) or (planned,)
+            told(round_)
+            merges = [
+                Merge(part, prefixes)
+                for part in round_
+                for prefixes in (
+                    prefix_groups(part, mapping, groups) if part is planned else prefix_groups(part)
+                )
+            ]
+            written = write_compacted(spark, merges, self.uri, everything, self.target_bytes)
+            gone = [file for part in round_ for file in part.files]
+            with self._removed_in_vain([file for file, _ in written]):
+                commit = self._log.replace(snapshot, gone, written)
+            if planned in round_:
+                break
+            snapshot = self.snapshot()
+            before, planned = planned, remaining(planned, snapshot.files)
+            if planned is not None and overlap(planned.files) >= overlap(before.files):
+                # No more is won by parts, as where one prefix fills many files.
+                fan_in = overlap(planned.files)
+        return commit
 
     def vacuum(self, *, older_than_hours: int = 168, dry_run: bool = False) -> tuple[str, ...]:
         """Remove the files that no version of the last so many hours has, and those versions; their names.
@@ -208,7 +246,18 @@ class StateTable:
         if repeated is not None:
             remove_files(self.uri, (file.name for file in files), self.storage_options)
             raise RepeatedKey(self.uri, dict(self.schema.decode(repeated).row))
-        return self._log.add(files, batch, begun, replacing=replacing)
+        with self._removed_in_vain(files):
+            return self._log.add(files, batch, begun, replacing=replacing)
+
+    @contextmanager
+    def _removed_in_vain(self, files: Sequence[WrittenFile]) -> Iterator[None]:
+        """Files of a commit that is refused go; in an object store, where it may land late, they wait for a vacuum."""
+        try:
+            yield
+        except (ConcurrentCommit, NotCommitted):
+            if "://" not in self.uri:
+                remove_files(self.uri, (file.name for file in files))
+            raise
 
 
 def _batch(uri: str, app_id: str | None, batch_id: int | None) -> Batch | None:

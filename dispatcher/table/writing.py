@@ -34,13 +34,13 @@ _FILE: Final = pa.struct(
         ("written_ms", pa.int64()),
     ]
 )
-_WRITTEN: Final = pa.schema(
+_OUTCOME: Final = pa.schema(
     [("files", pa.list_(_FILE)), ("repeated", pa.binary()), ("prefixes", pa.binary())]
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Outcome:
     """What one partition wrote: nothing where two of its changes have one key, which is `repeated` then.
 
     `prefixes` has a bit for each prefix that it wrote changes of.
@@ -65,7 +65,7 @@ def write_files(
     kind: Kind,
     target_bytes: int,
     storage_options: Mapping[str, str],
-) -> tuple[Written, ...]:
+) -> tuple[Outcome, ...]:
     """Write each partition that has rows, in order of storage keys, as files under the URL or path `root`.
 
     `rows` has the columns of the files but `_vnode_prefix` and `_storage_key`; `name` starts the names of the files.
@@ -76,39 +76,39 @@ def write_files(
         quoted(PREFIX), *(_ordered(column) for column in schema.columns)
     )
 
-    def write(batches: Iterable[pa.RecordBatch]) -> Written:
+    def write(batches: Iterable[pa.RecordBatch]) -> Outcome:
         prefixes = np.zeros(PREFIX_COUNT, dtype=bool)
         keyed = _keyed(batches, schema)
         if kind is Kind.ROWS:
-            return Written(write_sorted(keyed, root, name, kind, target_bytes, storage_options))
+            return Outcome(write_sorted(keyed, root, name, kind, target_bytes, storage_options))
         try:
             files = write_sorted(_marked(keyed, prefixes), root, name, kind, target_bytes, storage_options)
         except _Repeated as error:
-            return Written((), repeated=error.key)
-        return Written(files, prefixes=np.packbits(prefixes).tobytes())
+            return Outcome((), repeated=error.key)
+        return Outcome(files, prefixes=np.packbits(prefixes).tobytes())
 
     return run(in_key_order, write)
 
 
-def run(rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Written]) -> tuple[Written, ...]:
-    """What `write` returns in each partition that has rows."""
+def run(rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Outcome]) -> tuple[Outcome, ...]:
+    """What `write` returns in each partition that has rows, in their order."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:
-            written = write(_chained(first, filled))
-            yield pa.RecordBatch.from_pylist([asdict(written)], _WRITTEN)
+            outcome = write(_chained(first, filled))
+            yield pa.RecordBatch.from_pylist([asdict(outcome)], _OUTCOME)
 
-    return tuple(_written(row) for row in rows.mapInArrow(task, from_arrow_schema(_WRITTEN)).collect())
+    return tuple(_outcome_of(row) for row in rows.mapInArrow(task, from_arrow_schema(_OUTCOME)).collect())
 
 
 def repeated_key(
-    spark: SparkSession, root: str, written: tuple[Written, ...], storage_options: Mapping[str, str]
+    spark: SparkSession, root: str, outcomes: tuple[Outcome, ...], storage_options: Mapping[str, str]
 ) -> bytes | None:
     """A storage key that two of the changes have, whichever partitions they were in."""
-    found = next((one.repeated for one in written if one.repeated is not None), None)
-    suspects = _with_common_prefixes(written)
+    found = next((one.repeated for one in outcomes if one.repeated is not None), None)
+    suspects = _with_common_prefixes(outcomes)
     if found is not None or not suspects:
         return found
     # Partitions were not cut by prefix, so one key may be in two: they are compared as they were written.
@@ -133,15 +133,15 @@ def _keys_of(
     return read
 
 
-def _with_common_prefixes(written: tuple[Written, ...]) -> tuple[Written, ...]:
+def _with_common_prefixes(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
     times = np.zeros(PREFIX_COUNT, dtype=np.int32)
-    for one in written:
+    for one in outcomes:
         times += _bits(one)
-    return tuple(one for one in written if (times[_bits(one)] > 1).any())
+    return tuple(one for one in outcomes if (times[_bits(one)] > 1).any())
 
 
-def _bits(written: Written) -> npt.NDArray[np.bool_]:
-    bytes_ = np.frombuffer(written.prefixes.ljust(PREFIX_COUNT // 8, b"\0"), dtype=np.uint8)
+def _bits(outcome: Outcome) -> npt.NDArray[np.bool_]:
+    bytes_ = np.frombuffer(outcome.prefixes.ljust(PREFIX_COUNT // 8, b"\0"), dtype=np.uint8)
     return np.unpackbits(bytes_).astype(bool)
 
 
@@ -186,7 +186,7 @@ def _ordered(column: KeyColumn) -> Column:
     return key.asc_nulls_first() if first else key.asc_nulls_last()
 
 
-def _written(row: Row) -> Written:
+def _outcome_of(row: Row) -> Outcome:
     files = tuple(WrittenFile(**{**file.asDict(), "kind": Kind(file["kind"])}) for file in row["files"])
     repeated = row["repeated"]
-    return Written(files, None if repeated is None else bytes(repeated), bytes(row["prefixes"]))
+    return Outcome(files, None if repeated is None else bytes(repeated), bytes(row["prefixes"]))

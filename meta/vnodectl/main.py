@@ -18,6 +18,7 @@ from meta.vnodectl import (
     reversal,
     scan,
     sources,
+    table,
     tokens,
     workers,
 )
@@ -71,6 +72,7 @@ app.add_typer(workers.app, name="worker", rich_help_panel=NOUNS)
 app.add_typer(tokens.app, name="token", rich_help_panel=NOUNS)
 app.add_typer(fragments.app, name="fragment", rich_help_panel=NOUNS)
 app.add_typer(mappings.app, name="mapping", rich_help_panel=NOUNS)
+app.add_typer(table.app, name="table", rich_help_panel=OFFLINE)
 app.command(rich_help_panel=OFFLINE)(sources.expand)
 app.add_typer(keys.app, name="key", rich_help_panel=OFFLINE)
 app.add_typer(scan.app, name="scan", rich_help_panel=OFFLINE)

@@ -47,10 +47,16 @@ class ServeError(Exception):
 
 @contextmanager
 def connected(server: str, *, as_json: bool) -> Iterator[Service]:
-    """The service. What it refuses is a JSON document on standard error where JSON is asked for."""
+    """The service."""
+    with refused_as_asked(as_json=as_json), Service(server) as api:
+        yield api
+
+
+@contextmanager
+def refused_as_asked(*, as_json: bool) -> Iterator[None]:
+    """What is refused within is a JSON document on standard error where JSON is asked for."""
     try:
-        with Service(server) as api:
-            yield api
+        yield
     except ServiceError as error:
         if not as_json:
             raise

@@ -1,15 +1,19 @@
 """The log of a state table: commits that race, versions that are kept, files that are removed. No Spark."""
 
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
 
 from dispatcher.table.columns import logged
-from dispatcher.table.errors import ConcurrentCommit, VersionGone
+from dispatcher.table.errors import ConcurrentCommit, NotCommitted, VersionGone
 from dispatcher.table.file import Kind
 from dispatcher.table.files import WrittenFile
 from dispatcher.table.log import Batch, Log
@@ -155,3 +159,57 @@ def test_sequences_and_batches_outlive_the_log_files_that_they_were_in(log: Log)
         log.snapshot(1)
     assert log.vacuum(0, dry_run=False) == ()
     assert names(log) == {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr!r}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def fill(file: Path) -> None:
+    with suppress(OSError), file.open("wb", buffering=0) as opened:
+        while True:
+            opened.write(bytes(1024))
+
+
+def test_a_full_disk_is_told_at_once_and_the_table_stays_as_it_was(small_disk: Path) -> None:
+    log = Log(str(small_disk / "t"), {})
+    log.create(Schema.from_json(logged(StructType().add("k", "long")).json()), {})
+    add(log, "a")
+    files, before = [written(log, "b")], log.snapshot()
+    fill(small_disk / "others")
+    begun = time.monotonic()
+    with pytest.raises(NotCommitted, match=r"No space left.*space, then write it again") as refused:
+        log.add(files, Batch("q", 3), None, replacing=False)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(NotCommitted, match="a compaction"):
+        log.replace(before, before.files, [(files[0], 1)])
+    assert time.monotonic() - begun < 10
+    assert names(log) == {"a": 1}
+    (small_disk / "others").unlink()
+    assert not log.add(files, Batch("q", 3), None, replacing=False).skipped
+    assert names(log) == {"a": 1, "b": 2}
+
+
+def test_a_commit_that_landed_before_it_failed_has_landed(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a full disk has room for the commit and none for the checkpoint after it."""
+    commit = DeltaTable.create_write_transaction
+
+    def failing(self: DeltaTable, *args: Any, **kwargs: Any) -> None:
+        commit(self, *args, **kwargs)
+        raise OSError("no space for a checkpoint")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", failing)
+    assert add(log, "a") == 1
+    before = log.snapshot()
+    assert log.replace(before, before.files, [(written(log, "b"), 1)]).version == 2
+    assert names(log) == {"b": 1}

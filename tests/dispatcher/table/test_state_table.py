@@ -13,9 +13,24 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    CharType,
+    DataType,
+    DayTimeIntervalType,
+    LongType,
+    MapType,
+    NullType,
+    StructType,
+    TimestampNTZType,
+    TimeType,
+    VarcharType,
+    YearMonthIntervalType,
+)
 
 from dispatcher.routing import ReservedColumns
+from dispatcher.scan.reader import scan
 from dispatcher.table.errors import (
     AnotherCheckpoint,
     ConcurrentCommit,
@@ -24,6 +39,7 @@ from dispatcher.table.errors import (
     TableMismatch,
 )
 from dispatcher.table.state_table import Commit, StateTable
+from meta.mapping.mapping import VnodeMapping
 from storage_keys.errors import StorageKeyError, UnsupportedType
 from storage_keys.hash import hash_row
 from storage_keys.key import KeyColumn, KeySchema
@@ -279,3 +295,54 @@ def test_a_wide_table_keeps_the_statistics_of_its_prefixes(spark: SparkSession, 
     (file,) = table.snapshot().files
     prefixes = [prefix_of(hash_row([BIGINT], [number])) for number in range(3)]
     assert (file.first_prefix, file.last_prefix) == (min(prefixes), max(prefixes))
+
+
+@pytest.mark.parametrize(
+    ("type_", "advice"),
+    [
+        (CharType(5), "use string"),
+        (VarcharType(5), "use string"),
+        (TimeType(), "bigint for microseconds"),
+        (CalendarIntervalType(), "a struct of other types"),
+        (YearMonthIntervalType(), "int for months"),
+        (DayTimeIntervalType(0, 1), "use interval day to second"),
+        (NullType(), "the type that its values will have"),
+    ],
+    ids=str,
+)
+def test_a_type_that_delta_or_arrow_lacks_is_refused_by_the_name_of_its_column(
+    tmp_path: Path, type_: DataType, advice: str
+) -> None:
+    inner = StructType().add("a", "long").add("b", type_)
+    for path, column in {
+        "c": type_,
+        "c.element": ArrayType(type_),
+        "c.element.b": ArrayType(inner),
+        "c.key": MapType(type_, LongType()),
+        "c.value.b": MapType(LongType(), inner),
+    }.items():
+        columns = StructType().add("k", "long").add("c", column)
+        with pytest.raises(UnsupportedType, match=advice) as refused:
+            StateTable.create_or_open(
+                tmp_path / "t", KeySchema(3, (KeyColumn("k", BIGINT),), ("k",)), columns
+            )
+        assert (refused.value.column, refused.value.type_name) == (path, type_.simpleString())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_types_that_are_not_refused_can_be_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql(
+        "select 1L k, true a, 1Y b, 1S c, 1 d, 1F e, 1D f, 1.5BD g, 'a' h, X'00' i, date'2013-01-01' j,"
+        " timestamp_ntz'2013-01-01 00:00:00' l, interval '1 2:3:4' day to second m, parse_json('[1]') n,"
+        " array(timestamp_ntz'2013-01-01 00:00:00') o, 'B' collate UTF8_LCASE p, map('a', named_struct('x', 1)) q"
+    )
+    table = StateTable.create_or_open(tmp_path, KeySchema(3, (KeyColumn("k", BIGINT),), ("k",)), rows.schema)
+    table.append(rows)
+    table.upsert(rows)
+    table.compact(spark, force=True)
+    (found,) = scan(spark, table, VnodeMapping((0,))).collect()
+    (row,) = rows.collect()
+    assert str(found) == str(row)
+    columns = StructType().add("k", "long").add("c", MapType(LongType(), TimestampNTZType()))
+    with pytest.raises(UnsupportedType, match="use timestamp"):
+        StateTable.create_or_open(tmp_path / "ntz", table.schema, columns)
