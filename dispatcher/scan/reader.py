@@ -69,11 +69,11 @@ def scan(  # noqa: PLR0913 - what a scan is asked for, all by name
     plan = planned(table, mapping, asked, tasks=tasks, version=version, whole_prefixes=whole_keys)
     read = _Read(spark, table, names, asked)
     groups = [read.rows_of(group) for group in plan.groups]
-    if each_group is not None:
-        groups = [each_group(rows) for rows in groups]
-    # Since 4.1 Spark zips the children of a union that are all of a single partition, into one partition
-    # (spark.sql.unionOutputPartitioning). What has no partition is not of a single one.
-    return _union([*groups, _nothing(spark, groups[0].schema)])
+    if each_group is None:
+        # Once for all groups: Spark takes some milliseconds for each step of each of them.
+        return read.passing(_union([*groups, read.nothing]))
+    made = [each_group(read.passing(rows)) for rows in groups]
+    return _union([*made, _nothing(spark, made[0].schema)])
 
 
 def planned(
@@ -104,7 +104,7 @@ def require_columns(table: StateTable, names: Sequence[str]) -> None:
 
 
 class _Read:
-    """What is the same for all groups of a scan, so that Spark is told of it once."""
+    """What is the same for all groups of a scan."""
 
     def __init__(
         self, spark: SparkSession, table: StateTable, names: Sequence[str], asked: Conditions
@@ -112,39 +112,45 @@ class _Read:
         self._spark = spark
         self._names = [quoted(name) for name in names]
         # Where nothing can pass no group has files, and the condition would show Spark that all are empty.
-        condition = None if asked.are_never_met else asked.as_column()
-        self._conditions = [] if condition is None else [condition]
+        self._condition = None if asked.are_never_met else asked.as_column()
         columns = logged(table.columns)
         self._is_native = _spark_knows(spark, table.uri)
+        self._given = list(dict.fromkeys([*names, *asked.columns])) or [STORAGE_KEY]
+        self._schema = StructType([columns[name] for name in self._given])
         # Spark reads a column that a file lacks as NULL. A file that is gone is no empty one.
-        self._reader = spark.read.schema(columns).option("ignoreMissingFiles", "false")
-        given = tuple(dict.fromkeys([*names, *asked.columns])) or (STORAGE_KEY,)
-        self._given = StructType([columns[name] for name in given])
-        self._wanted = Wanted.of(table, self._given, asked)
-        self._no_rows = _nothing(spark, StructType([columns[name] for name in names])).coalesce(1)
+        self._reader, self._reader_of_all = (
+            spark.read.schema(schema).option("ignoreMissingFiles", "false")
+            for schema in (self._schema, columns)
+        )
+        self._wanted = Wanted.of(table, self._schema, asked)
+        self.nothing = _nothing(spark, self._schema)
+        self._no_rows = self.nothing.coalesce(1)
 
     def rows_of(self, group: ScanGroup) -> DataFrame:
-        """The group's rows that pass, in one partition."""
+        """The group's rows in one partition, and few that do not pass."""
         if not group.files:
             return self._no_rows
         if group.merges or not self._is_native:
-            one_row = self._spark.range(0, 1, 1, 1)
-            return self._passing(one_row.mapInArrow(_reading(group, self._wanted), self._given), [])
-        paths = (literal_path(file.path) for file in group.files)
+            return self._spark.range(0, 1, 1, 1).mapInArrow(_reading(group, self._wanted), self._schema)
+        paths = [literal_path(file.path) for file in group.files]
+        condition = joined(and_, _conditions(group))
         # Folders named a=b are no columns.
-        rows = self._reader.parquet(*paths, recursiveFileLookup=True)
-        return self._passing(rows, _conditions(group)).coalesce(1)
+        if condition is None:
+            return self._reader.parquet(*paths, recursiveFileLookup=True).coalesce(1)
+        rows = self._reader_of_all.parquet(*paths, recursiveFileLookup=True)
+        return rows.where(condition).select(*self._given).coalesce(1)
 
-    def _passing(self, rows: DataFrame, more: list[Column]) -> DataFrame:
-        condition = joined(and_, [*more, *self._conditions])
-        return (rows if condition is None else rows.where(condition)).select(*self._names)
+    def passing(self, rows: DataFrame) -> DataFrame:
+        return (rows if self._condition is None else rows.where(self._condition)).select(*self._names)
 
 
 def _nothing(spark: SparkSession, columns: StructType) -> DataFrame:
     """No rows in no partitions, and Spark's optimizer does not know it.
 
-    It drops a child that it can prove empty out of a union (a filter over NULL literals is enough), and all partitions
-    after that one would be another group's.
+    As the last child of a union it keeps the others apart: since 4.1 Spark zips children that are all of a single
+    partition into one (spark.sql.unionOutputPartitioning). As an empty group it stays where it is: the optimizer drops
+    a child that it can prove empty (a filter over NULL literals is enough), and all partitions after that one would be
+    another group's.
     """
     return spark.createDataFrame(spark.sparkContext.emptyRDD(), columns)
 
