@@ -81,7 +81,9 @@ def _while_restarting(
             opened: JobEffects[K] = tuple(
                 Tell(readers[source], OpenSource(source)) for source in sorted(readers)
             )
-            return Coordinator(Running(version), execution, readers, epoch=job.epoch), opened
+            return replace(
+                job, phase=Running(version), execution=execution, readers=readers, moving={}
+            ), opened
         case Restarted():
             raise IllegalEvent(phase, event)
         case _:
@@ -89,27 +91,32 @@ def _while_restarting(
 
 
 def _reported(job: Coordinator[K], unit: int, report: Report) -> Advance[K]:
-    phase = job.phase
-    match phase, report:
+    match job.phase, report:
         case _, Released(source=source):
             return _open(job, source)
-        case Rescaling(next=following), Acknowledged(version=number) if number == following.number:
-            waiting = phase.waiting - {unit}
-            if waiting:
-                return replace(job, phase=replace(phase, waiting=waiting)), ()
+        case (Rescaling(next=following) as phase, Acknowledged(version=number)) if number == following.number:
+            return _awaited(job, phase, unit)
+        case (Emptying() as phase, Left()) | (Snapshotting() as phase, Drained()):
+            return _awaited(job, phase, unit)
+        case _:
+            raise IllegalEvent(job.phase, (unit, report))
+
+
+def _awaited(
+    job: Coordinator[K], phase: Rescaling[K] | Emptying[K] | Snapshotting[K], unit: int
+) -> Advance[K]:
+    """One of those that it waits for has reported; after the last one it goes on."""
+    waiting = phase.waiting - {unit}
+    if waiting:
+        return replace(job, phase=replace(phase, waiting=waiting)), ()
+    match phase:
+        case Rescaling():
             return _complete(job, phase)
-        case Emptying(version=version), Left():
-            waiting = phase.waiting - {unit}
-            after: JobPhase[K] = Emptying(version, waiting) if waiting else Running(version)
-            return replace(job, phase=after), ()
-        case Snapshotting(version=version, epoch=epoch), Drained():
-            waiting = phase.waiting - {unit}
-            if waiting:
-                return replace(job, phase=replace(phase, waiting=waiting)), ()
+        case Emptying(version=version):
+            return _rescaled(job, version)
+        case Snapshotting(version=version, epoch=epoch):
             resumed: JobEffects[K] = tuple(Tell(to, Resume()) for to in sorted(version.units))
             return replace(job, phase=Running(version), epoch=epoch), (Seal(epoch), *resumed)
-        case _:
-            raise IllegalEvent(phase, (unit, report))
 
 
 def _rescale(job: Coordinator[K], version: Version[K], following: Version[K]) -> Advance[K]:
@@ -127,14 +134,21 @@ def _complete(job: Coordinator[K], phase: Rescaling[K]) -> Advance[K]:
     completes: JobEffects[K] = tuple(
         Tell(unit, Complete(following.number)) for unit in sorted(phase.version.units | following.units)
     )
-    after: JobPhase[K] = Emptying(following, removed) if removed else Running(following)
     targets = sorted(following.units)
     stranded = sorted(source for source, unit in job.readers.items() if unit in removed)
-    job, moves = _move(
-        replace(job, phase=after),
-        {source: targets[at % len(targets)] for at, source in enumerate(stranded)},
-    )
-    return job, (*completes, Settle(following.number), *moves)
+    job, moves = _move(job, {source: targets[at % len(targets)] for at, source in enumerate(stranded)})
+    effects = (*completes, Settle(following.number), *moves)
+    if removed:
+        return replace(job, phase=Emptying(following, removed)), effects
+    job, more = _rescaled(job, following)
+    return job, (*effects, *more)
+
+
+def _rescaled(job: Coordinator[K], version: Version[K]) -> Advance[K]:
+    """A snapshot at once, so that no restart reads again what was read before the rescale."""
+    if job.recoverable:
+        return _snapshot(job, version)
+    return replace(job, phase=Running(version)), ()
 
 
 def _snapshot(job: Coordinator[K], version: Version[K]) -> Advance[K]:
@@ -165,14 +179,8 @@ def _open(job: Coordinator[K], source: str) -> Advance[K]:
 
 
 def _staying(phase: JobPhase[K]) -> frozenset[int]:
-    """The units that are there now, and will be."""
-    match phase:
-        case Rescaling(version=version, next=following) if version.units & following.units:
-            return version.units & following.units
-        case Rescaling(next=following):
-            return following.units
-        case _:
-            return phase.version.units
+    """The units that will be there when nothing is under way; they are there by now."""
+    return phase.next.units if isinstance(phase, Rescaling) else phase.version.units
 
 
 def _restart(job: Coordinator[K], lost: int | None) -> Advance[K]:

@@ -54,7 +54,7 @@ JobPhase = Running[K] | Rescaling[K] | Emptying[K] | Snapshotting[K] | Restartin
 class Coordinator(Generic[K]):
     """`readers`: the unit of each source partition; `moving`: the next one, while the old one still drains it.
 
-    `epoch` is the last sealed.
+    `epoch` is the last sealed. A `recoverable` job takes a snapshot after each rescale, where it stores any.
     """
 
     phase: JobPhase[K]
@@ -62,6 +62,7 @@ class Coordinator(Generic[K]):
     readers: Mapping[str, int]
     moving: Mapping[str, int] = field(default_factory=dict)
     epoch: int = 0
+    recoverable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

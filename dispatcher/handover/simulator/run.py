@@ -55,6 +55,7 @@ class Run:
             topology.first(options, random),
             sources,
             credit_bytes=options.credit_frames,
+            recoverable=options.crash,
             restart=self._version_after_loss,
             trace=trace,
         )

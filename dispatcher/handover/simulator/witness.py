@@ -53,16 +53,22 @@ class Witness:
         self.ordinals: dict[Record, int] = {}
         self.origins: dict[Record, int] = {}
         self.inside: Counter[tuple[int, int]] = Counter()
+        self.under_way: Counter[int] = Counter()
         self.hops: Counter[Record] = Counter()
 
-    def reads(self, unit: int, batch: Batch[int]) -> None:
+    def reads(self, unit: int, batch: Batch[int], units: int) -> None:
+        """`units`: how many the job has, each of which gives `unit` credit."""
         lane = (batch.key, batch.source)
         record = _record(batch)
         self.ordinals[record] = self.read[lane]
         self.origins[record] = unit
         self.read[lane] += 1
         self.hops[record] = 0
+        self.under_way[unit] += batch.size_bytes
         self.enters(unit, batch)
+        self._require_bound(
+            f"is not applied of what unit {unit} read", self.under_way[unit], units * self.bytes_max
+        )
 
     def enters(self, unit: int, batch: Batch[int]) -> None:
         self.inside[unit, self.origins[_record(batch)]] += batch.size_bytes
@@ -74,6 +80,7 @@ class Witness:
     def applies(self, unit: int, batch: Batch[int]) -> None:
         record, lane = _record(batch), (batch.key, batch.source)
         self.inside[unit, self.origins[record]] -= batch.size_bytes
+        self.under_way[self.origins[record]] -= batch.size_bytes
         ordinal, expected = self.ordinals[record], self.applied[lane]
         what = f"unit {unit} applies {record_name(record)} of vnode {batch.key}"
         if ordinal < expected:
@@ -109,12 +116,11 @@ class Witness:
     def rests(self, unit: int, batch: Batch[int]) -> None:
         """After the step in which `unit` got the batch."""
         origin = self.origins[_record(batch)]
-        if self.inside[unit, origin] > self.bytes_max:
-            held = self.inside[unit, origin]
-            raise Violation(
-                Kind.UNBOUNDED,
-                f"unit {unit} has {held} bytes of unit {origin}, and {self.bytes_max} are allowed",
-            )
+        self._require_bound(f"of unit {origin} is at unit {unit}", self.inside[unit, origin], self.bytes_max)
+
+    def _require_bound(self, where: str, bytes_there: int, bytes_max: int) -> None:
+        if bytes_there > bytes_max:
+            raise Violation(Kind.UNBOUNDED, f"{bytes_there} bytes {where}, and {bytes_max} are allowed")
 
     def loses(self, unit: int, what: str) -> None:
         raise Violation(Kind.LOST, f"unit {unit} has left, and there comes {what}")
@@ -134,6 +140,7 @@ class Witness:
         self.holders = dict(holders)
         self.moving.clear()
         self.inside.clear()
+        self.under_way.clear()
 
     def ends(self, holders: dict[int, int]) -> None:
         self.require_all_applied("the end")

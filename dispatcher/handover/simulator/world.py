@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+from zlib import crc32
 
 from dispatcher.handover.coordinator import advance
 from dispatcher.handover.effect import (
@@ -52,7 +53,7 @@ STREAM, ORDERS, REPORTS, STATE, SOURCE = "stream", "orders", "reports", "state",
 
 
 class World:
-    """`restart` makes the mapping and the readers after a loss; `trace` is told all that happens."""
+    """`restart` makes the mapping after a loss; `trace` is told all that happens."""
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class World:
         sources: Sources,
         *,
         credit_bytes: int,
+        recoverable: bool,
         restart: Callable[[VnodeVersion, int | None], VnodeVersion],
         trace: Tracer | None = None,
     ) -> None:
@@ -76,7 +78,7 @@ class World:
         self.deferred: list[JobEvent[int]] = []
         self.sealed = (self.witness.seals(), sources.positions())
         readers = {source: at % len(version.units) for at, source in enumerate(sources.names)}
-        self.job: Coordinator[int] = Coordinator(Running(version), 0, readers)
+        self.job: Coordinator[int] = Coordinator(Running(version), 0, readers, recoverable=recoverable)
         for unit in sorted(version.units):
             self._start(unit, version)
         for source, unit in readers.items():
@@ -91,7 +93,7 @@ class World:
         match lane:
             case (str(kind), source) if kind == SOURCE:
                 unit, batch = self.sources.read(source)
-                self.witness.reads(unit, batch)
+                self.witness.reads(unit, batch, len(self.units))
                 self._step(unit, Read(batch))
                 self.witness.rests(unit, batch)
             case (str(kind), sender, to) if kind == STREAM:
@@ -256,4 +258,5 @@ class World:
 
 def _chunks(key: int, unit: int) -> tuple[bytes, ...]:
     """The state of a vnode: some have none, which is one empty chunk."""
-    return tuple(f"{key} of {unit}, {at}".encode() for at in range(key % 3)) or (b"",)
+    count = crc32(str(key).encode()) % 3
+    return tuple(f"{key} of {unit}, {at}".encode() for at in range(count)) or (b"",)
