@@ -45,6 +45,22 @@ class Drop(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
+class Advance(Generic[K]):
+    """Event time of every key here but `behind`, for operators and timers. A key's own time never goes back."""
+
+    time: int
+    behind: frozenset[K]
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceOnly(Generic[K]):
+    """Event time of `keys`, which are new here."""
+
+    time: int
+    keys: frozenset[K]
+
+
+@dataclass(frozen=True, slots=True)
 class PauseSources:
     """Read nothing more."""
 
@@ -106,6 +122,8 @@ Effect = (
     | Collect[K]
     | Install[K]
     | Drop[K]
+    | Advance[K]
+    | AdvanceOnly[K]
     | PauseSources
     | ResumeSources
     | StartSource

@@ -15,6 +15,14 @@ class Read(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
+class Advanced:
+    """No record that is older than `time` will be read from `source` any more."""
+
+    source: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class Received(Generic[K]):
     sender: int
     frame: Frame[K]
@@ -78,4 +86,4 @@ class Resume:
 
 
 Order = Intent[K] | Complete | OpenSource | ReleaseSource | Barrier | Resume
-Event = Read[K] | Received[K] | Opened | Collected[K] | Order[K]
+Event = Read[K] | Advanced | Received[K] | Opened | Collected[K] | Order[K]

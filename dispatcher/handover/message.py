@@ -1,9 +1,10 @@
 """What units say to each other. A frame is one message on the ordered stream of a pair of units."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic
 
+from dispatcher.handover.clock import Times
 from dispatcher.handover.version import K
 
 
@@ -41,12 +42,16 @@ class Records(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Acquire(Generic[K]):
-    """Chunk `index` of the `count` that a key's state is cut into; an absent state is one empty chunk."""
+    """Chunk `index` of the `count` that a key's state is cut into; an absent state is one empty chunk.
+
+    `times`: how far the giver was with event time when it collected the state; with the last chunk.
+    """
 
     key: K
     index: int
     count: int
     state: bytes
+    times: Times = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,22 @@ class Flushed:
 
 
 @dataclass(frozen=True, slots=True)
+class Watermark:
+    """The sender has sent all records of `source` that are older than `time`."""
+
+    source: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedWatermark:
+    """The sender, a giver, has forwarded all records of `source` that are older than `time`."""
+
+    source: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class Credit:
     """A batch that was counted against what `granter` gives for `path` has been applied."""
 
@@ -76,8 +97,8 @@ class Credit:
     size_bytes: int
 
 
-Control = Done | Flush | Flushed
-Message = Records[K] | Acquire[K] | Control | Credit
+Control = Done | Flush | Flushed | RelayedWatermark
+Message = Records[K] | Acquire[K] | Control | Credit | Watermark
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, Self, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 """What is moved: a vnode's number, or a key in the seeds' examples."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # Without slots, for what is computed once.
 class Version(Generic[K]):
     """A mapping as the protocols see it. A unit of `units` may own nothing."""
 
@@ -14,6 +15,10 @@ class Version(Generic[K]):
     digest: str
     owners: Mapping[K, int]
     units: frozenset[int]
+
+    @cached_property
+    def owning(self) -> frozenset[int]:
+        return frozenset(self.owners.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from dispatcher.handover.effect import Acknowledged as Acknowledgement
 from dispatcher.handover.effect import Collect, Drop, Install
 from dispatcher.handover.errors import DigestConflict, IllegalEvent, WrongBase
 from dispatcher.handover.event import Collected, Complete, Intent
-from dispatcher.handover.message import Acquire, Control, Done, Flush, Flushed
+from dispatcher.handover.message import Acquire, Control, Done, Flush, Flushed, RelayedWatermark
 from dispatcher.handover.ordered.arrivals import Arrivals
-from dispatcher.handover.ordered.outcome import Heard, Here, Outcomes, Post, Take, Transition
+from dispatcher.handover.ordered.event_time import merged, time_told
+from dispatcher.handover.ordered.outcome import Heard, Here, Merge, Outcomes, Post, Take, Transition
 from dispatcher.handover.ordered.phase import (
     Acknowledged,
     Given,
@@ -72,7 +73,11 @@ def _arrived(
     match message:
         case Acquire(key=key):
             arrivals, whole = arrivals.with_chunk(message)
-            return arrivals, (() if whole is None else (Install(key, whole),))
+            if whole is None:
+                return arrivals, ()
+            return arrivals.with_received(sender, message), (Install(key, whole),)
+        case RelayedWatermark(source=source, time=time):
+            return arrivals.with_times(sender, {source: time}), ()
         case Done():
             return arrivals.with_done(sender), ()
         case Flush():
@@ -114,21 +119,27 @@ def _upgraded(here: Here, phase: Settled[K], intent: Intent[K]) -> Transition[K]
     if not keys:
         return _acknowledged(here, Given(rescale, arrivals), flushes)
     ranks = {key: rank for rank, key in enumerate(keys)}
-    return Giving(rescale, arrivals, ranks, keys), (Collect(keys[0]), *flushes)
+    return Giving(rescale, arrivals, ranks, keys, here.clock.times), (Collect(keys[0]), *flushes)
 
 
 def _given_one(here: Here, phase: Giving[K], collected: Collected[K]) -> Transition[K]:
     """Rule 3: Acquire, then what was held; after the last key, Done."""
     rescale, key, chunks = phase.rescale, collected.key, collected.chunks
-    receiver, count = rescale.receiver(key), len(chunks)
+    receiver, last, now = rescale.receiver(key), len(chunks) - 1, here.clock.times
     outcomes: Outcomes[K] = (
-        *(Post(receiver, Acquire(key, index, count, chunk)) for index, chunk in enumerate(chunks)),
+        *(
+            Post(receiver, Acquire(key, index, last + 1, chunk, phase.times if index == last else {}))
+            for index, chunk in enumerate(chunks)
+        ),
         *(forward(phase, records) for records in phase.held),
         Drop(key),
+        *time_told(
+            here, rescale, {source: time for source, time in now.items() if time != phase.times.get(source)}
+        ),
     )
     given = phase.given + 1
     if given < len(phase.keys):
-        return replace(phase, given=given, held=()), (*outcomes, Collect(phase.keys[given]))
+        return replace(phase, times=now, given=given, held=()), (*outcomes, Collect(phase.keys[given]))
     # Itself last, so that its own FLUSHED is behind its Done everywhere.
     done: Outcomes[K] = tuple(
         Post(unit, Done()) for unit in sorted(rescale.units, key=lambda unit: (unit == here.unit, unit))
@@ -150,7 +161,7 @@ def _acknowledged(here: Here, phase: Giving[K] | Given[K], outcomes: Outcomes[K]
     if isinstance(phase, Giving) or not _nothing_left(here, phase):
         return phase, outcomes
     rescale = phase.rescale
-    reported = (*outcomes, Acknowledgement(rescale.next.number))
+    reported = (*outcomes, Merge(merged(here, phase)), Acknowledgement(rescale.next.number))
     if not here.rules.acknowledges_last and rescale.removes(here.unit):
         return Leaving(rescale.next), reported
     return Acknowledged(rescale), reported

@@ -1,6 +1,7 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic
 
+from dispatcher.handover.clock import Clock, Times
 from dispatcher.handover.effect import Acknowledged, Collect, Drop, Install
 from dispatcher.handover.message import Acquire, Control, Message, Records
 from dispatcher.handover.ordered.phase import Phase
@@ -14,6 +15,7 @@ class Here:
 
     unit: int
     rules: Rules
+    clock: Clock = field(default_factory=Clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,13 @@ class Take(Generic[K]):
     records: Records[K]
 
 
-Outcome = Post[K] | Take[K] | Collect[K] | Install[K] | Drop[K] | Acknowledged
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """From now on all keys here have one event time, and this is known of it."""
+
+    times: Times
+
+
+Outcome = Merge | Post[K] | Take[K] | Collect[K] | Install[K] | Drop[K] | Acknowledged
 Outcomes = tuple[Outcome[K], ...]
 Transition = tuple[Phase[K], Outcomes[K]]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
+from dispatcher.handover.clock import Times
 from dispatcher.handover.message import Records
 from dispatcher.handover.ordered.arrivals import Arrivals
 from dispatcher.handover.version import K, Rescale, Version
@@ -22,12 +23,14 @@ class Giving(Generic[K]):
     """Upgraded, and still has state to give, in the order of `ranks`.
 
     The key of rank `given` is being cut out of the operators, and `held` are its records; the ranks below are given.
+    `times`: event time when the state was cut out.
     """
 
     rescale: Rescale[K]
     arrivals: Arrivals[K]
     ranks: Mapping[K, int]
     keys: tuple[K, ...]
+    times: Times
     given: int = 0
     held: tuple[Records[K], ...] = ()
 

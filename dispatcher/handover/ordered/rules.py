@@ -15,10 +15,14 @@ class Rules:
     """5: direct batches wait for FLUSHED."""
     buffers_own: bool = True
     """5: those of the new owner itself, too."""
+    buffers_time: bool = True
+    """5: and so what its origin says of event time."""
     buffers_early: bool = True
     """5: and so at a unit that is still on the old version."""
     hears_early: bool = True
     """6: what comes before INTENT counts."""
+    holds_time: bool = True
+    """3: a watermark waits while records are held."""
     acknowledges_last: bool = True
     """7: a unit acknowledges when nothing of the base version is left, and leaves on COMPLETE alone."""
     needs_credit: bool = True

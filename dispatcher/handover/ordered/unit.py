@@ -1,9 +1,13 @@
 """A unit as its engine sees it: `step`. Here are streams, credit and sources; the rules are in the modules beside."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Generic
 
+from dispatcher.handover.clock import Clock, Times, event_time
 from dispatcher.handover.effect import (
+    Advance,
+    AdvanceOnly,
     Apply,
     Drained,
     Effect,
@@ -18,6 +22,7 @@ from dispatcher.handover.effect import (
 )
 from dispatcher.handover.errors import IllegalEvent, UnknownVersion
 from dispatcher.handover.event import (
+    Advanced,
     Barrier,
     Collected,
     Complete,
@@ -25,6 +30,7 @@ from dispatcher.handover.event import (
     Intent,
     Opened,
     OpenSource,
+    Order,
     Read,
     Received,
     ReleaseSource,
@@ -32,14 +38,37 @@ from dispatcher.handover.event import (
 )
 from dispatcher.handover.ledger import CREDIT_BYTES, Ledger
 from dispatcher.handover.links import Links
-from dispatcher.handover.message import Credit, Frame, Message, Path, Records
+from dispatcher.handover.message import (
+    Acquire,
+    Credit,
+    Flushed,
+    Frame,
+    Message,
+    Path,
+    Records,
+    RelayedWatermark,
+    Watermark,
+)
+from dispatcher.handover.ordered.event_time import relayed_time, times_of
 from dispatcher.handover.ordered.handing import hear, obey
-from dispatcher.handover.ordered.outcome import Heard, Here, Post, Take, Transition
-from dispatcher.handover.ordered.phase import Gone, Leaving, Phase, Settled, version_of
+from dispatcher.handover.ordered.outcome import Heard, Here, Merge, Outcomes, Post, Take, Transition
+from dispatcher.handover.ordered.phase import (
+    Acknowledged,
+    Given,
+    Giving,
+    Gone,
+    Leaving,
+    Phase,
+    Settled,
+    version_of,
+)
 from dispatcher.handover.ordered.records import route, take
 from dispatcher.handover.ordered.rules import ALL, Rules
 from dispatcher.handover.sources import Flowing, Sources
 from dispatcher.handover.version import K, Version
+
+Told = Mapping[int | None, int]
+"""The event time that the operators were told last: None for that of most keys, a giver for the keys from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +81,7 @@ class Unit(Generic[K]):
     ledger: Ledger[K]
     links: Links = field(default_factory=Links)
     sources: Sources = field(default_factory=Sources)
+    told: Told = field(default_factory=dict)
 
 
 def started(
@@ -60,10 +90,17 @@ def started(
     version: Version[K],
     *,
     credit_bytes: int = CREDIT_BYTES,
+    times: Times | None = None,
     rules: Rules = ALL,
 ) -> Unit[K]:
-    """Rule 8: a new unit starts with the version before the one that it is for."""
-    return Unit(Here(unit, rules), execution, Settled(version), Ledger(credit_bytes))
+    """Rule 8: a new unit starts with the version before the one that it is for.
+
+    `times`: event time of each source partition where the state comes from, as it was when that was sealed.
+    """
+    here = Here(unit, rules, Clock(times or {}))
+    time = event_time(here.clock.floor)
+    told: Told = {} if time is None else {None: time}
+    return Unit(here, execution, Settled(version), Ledger(credit_bytes), told=told)
 
 
 def step(unit: Unit[K], event: Event[K]) -> tuple[Unit[K], tuple[Effect[K], ...]]:
@@ -71,15 +108,27 @@ def step(unit: Unit[K], event: Event[K]) -> tuple[Unit[K], tuple[Effect[K], ...]
     turn = _Turn(unit)
     turn.take(event)
     turn.pump()
+    turn.tell_time()
     turn.report()
-    after = Unit(unit.here, unit.execution, turn.phase, turn.ledger, turn.links, turn.sources)
+    after = Unit(turn.here, unit.execution, turn.phase, turn.ledger, turn.links, turn.sources, turn.told)
     return after, tuple(turn.effects)
 
 
 class _Turn(Generic[K]):
     """One step under way: the parts of the unit as they are by now, and the effects so far."""
 
-    __slots__ = ("effects", "execution", "here", "ledger", "links", "phase", "read_before", "sources")
+    __slots__ = (
+        "effects",
+        "execution",
+        "here",
+        "ledger",
+        "links",
+        "phase",
+        "read_before",
+        "sources",
+        "timed",
+        "told",
+    )
 
     def __init__(self, unit: Unit[K]) -> None:
         self.here = unit.here
@@ -88,10 +137,13 @@ class _Turn(Generic[K]):
         self.ledger = unit.ledger
         self.links = unit.links
         self.sources = unit.sources
+        self.told = unit.told
+        self.timed = False
         self.effects: list[Effect[K]] = []
         self.read_before = self._may_read()
 
     def take(self, event: Event[K]) -> None:
+        """Of the engine and of other units; the rest are orders."""
         match event:
             case _ if isinstance(self.phase, Gone):
                 raise IllegalEvent(self.phase, event)
@@ -99,10 +151,17 @@ class _Turn(Generic[K]):
                 self._receive(sender, frame)
             case Read(batch=batch):
                 self.ledger = self.ledger.park(batch)
+            case Advanced(source=source, time=time):
+                self.ledger = self.ledger.park(Watermark(source, time))
             case Opened(unit=unit):
                 self.links = self.links.opened(unit)
+            case _:
+                self._obey(event)
+
+    def _obey(self, order: Collected[K] | Order[K]) -> None:
+        match order:
             case Intent() | Collected() | Complete():
-                self._follow(obey(self.here, self.phase, event))
+                self._follow(obey(self.here, self.phase, order))
             case OpenSource(source=source):
                 self.sources = self.sources.opened(source)
                 self.effects.append(StartSource(source))
@@ -118,12 +177,47 @@ class _Turn(Generic[K]):
         """Rule 9: own records go while there is credit, in their order."""
         while self.ledger.parked:
             batch = self.ledger.parked[0]
+            if isinstance(batch, Watermark):
+                self.ledger = self.ledger.unpark()
+                self._broadcast(batch)
+                continue
             to, path = route(self.here, self.phase, batch.key)
             free = path is Path.DIRECT and not self.here.rules.needs_credit
             if not free and not self.ledger.affords(to, path, batch.size_bytes):
                 return
             self.ledger = self.ledger.unpark().spend(to, path, batch)
             self._post(to, Records(batch, self.here.unit, to, path))
+
+    def _broadcast(self, watermark: Watermark) -> None:
+        """Behind the records that it is about, to those that apply any: an old owner that has not given all, too."""
+        match self.phase:
+            case Giving(rescale=rescale, arrivals=arrivals) | Given(rescale=rescale, arrivals=arrivals):
+                units = rescale.next.owning | (rescale.receivers.keys() - arrivals.done)
+            case _:
+                units = version_of(self.phase).owning
+        for unit in sorted(units):
+            self._post(unit, watermark)
+
+    def tell_time(self) -> None:
+        """Event time, where it has changed in this step: of the keys that were given, and of the others."""
+        if not self.timed:
+            return
+        behind: frozenset[K] = frozenset()
+        if isinstance(self.phase, Settled | Giving | Given | Acknowledged):
+            arrivals = self.phase.arrivals
+            for giver, keys in sorted(arrivals.received.items()):
+                behind |= keys
+                time = event_time(times_of(self.here, arrivals, giver))
+                if self._is_news(giver, time):
+                    self.effects.append(AdvanceOnly(self.told[giver], keys))
+        if self._is_news(None, event_time(self.here.clock.times)):
+            self.effects.append(Advance(self.told[None], behind))
+
+    def _is_news(self, group: int | None, time: int | None) -> bool:
+        if time is None or time <= self.told.get(group, time - 1):
+            return False
+        self.told = {**self.told, group: time}
+        return True
 
     def report(self) -> None:
         """What the coordinator and the engine wait for, where it has come true in this step."""
@@ -160,14 +254,26 @@ class _Turn(Generic[K]):
         match message:
             case Credit():
                 self.ledger = self.ledger.restore(message)
+            case Watermark(source=source, time=time):
+                clock = self.here.clock.hears(sender, source, time)
+                self.here = replace(self.here, clock=clock)
+                self.timed = True
+                self._do(relayed_time(self.here, self.phase, sender, message))
             case Records():
                 heard = Heard(sender, version, digest, message)
                 self._follow(take(self.here, self.phase, heard, message))
             case _:
+                # What may change the event time of the keys that this sender gives.
+                self.timed |= isinstance(message, Acquire | Flushed | RelayedWatermark)
+                if isinstance(message, Acquire):
+                    self.told = {group: time for group, time in self.told.items() if group != sender}
                 self._follow(hear(self.here, self.phase, Heard(sender, version, digest, message), message))
 
     def _follow(self, transition: Transition[K]) -> None:
         self.phase, outcomes = transition
+        self._do(outcomes)
+
+    def _do(self, outcomes: Outcomes[K]) -> None:
         for outcome in outcomes:
             match outcome:
                 case Post(to=to, message=message):
@@ -177,6 +283,10 @@ class _Turn(Generic[K]):
                     batch = records.batch
                     credit = Credit(records.granter, records.path, batch.source, batch.size_bytes)
                     self._post(records.origin, credit)
+                case Merge(times=times):
+                    self.here = replace(self.here, clock=replace(self.here.clock, floor=times))
+                    self.told = {None: min(self.told.values())} if self.told else {}
+                    self.timed = True
                 case _:
                     self.effects.append(outcome)
 

@@ -38,10 +38,12 @@ def _ordered(rules: Rules) -> Machine:
 ORDERED: Final[Mapping[str, Rules]] = {
     "without-rule-2": Rules(awaits_done=False),
     "without-rule-3": Rules(holds=False),
+    "without-rule-3-for-time": Rules(holds_time=False),
     "without-rule-4": Rules(flushes_last=False),
     "without-rule-5": Rules(buffers=False),
     "without-rule-5-own": Rules(buffers_own=False),
     "without-rule-5-early": Rules(buffers_early=False),
+    "without-rule-5-for-time": Rules(buffers_time=False),
     "without-rule-6": Rules(hears_early=False),
     "without-rule-7": Rules(acknowledges_last=False),
     "without-rule-9": Rules(needs_credit=False),

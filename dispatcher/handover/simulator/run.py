@@ -18,7 +18,7 @@ from dispatcher.handover.simulator import topology
 from dispatcher.handover.simulator.draw import Chooser, Draw, thresholds
 from dispatcher.handover.simulator.machine import machine
 from dispatcher.handover.simulator.options import Options
-from dispatcher.handover.simulator.source import Sources
+from dispatcher.handover.simulator.source import END, Sources
 from dispatcher.handover.simulator.topology import VnodeVersion
 from dispatcher.handover.simulator.witness import Kind, Violation
 from dispatcher.handover.simulator.world import Tracer, World
@@ -97,7 +97,7 @@ class Run:
                 f"after {self.steps} steps the job is {type(world.job.phase).__name__}, and"
                 f" {world.sources.read_count} of {self.options.records} records are read",
             )
-        world.witness.ends(dict(world.version.owners))
+        world.witness.ends(dict(world.version.owners), END)
 
     def _wishes(self) -> list[tuple[int, Callable[[], None]]]:
         """What is asked for, and after how many records."""

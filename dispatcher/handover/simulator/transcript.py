@@ -15,6 +15,8 @@ from dispatcher.handover.message import (
     Message,
     Path,
     Records,
+    RelayedWatermark,
+    Watermark,
 )
 from dispatcher.handover.simulator.draw import Script
 from dispatcher.handover.simulator.options import Options
@@ -52,6 +54,7 @@ def said(what: Any) -> str:
 _WORDS: dict[type, Callable[[Any], str]] = {
     # Events of a unit.
     event.Read: lambda e: f"reads {_batch(e.batch)}",
+    event.Advanced: lambda e: f"reads that {e.source} is at {e.time}",
     event.Received: lambda e: f"hears unit {e.sender}, frame {_frame(e.frame)}",
     event.Opened: lambda e: f"is connected with unit {e.unit}",
     event.Collected: lambda e: f"has the state of {e.key} in hand",
@@ -67,6 +70,8 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     effect.Collect: lambda e: f"collect the state of {e.key}",
     effect.Install: lambda e: f"install the state of {e.key}",
     effect.Drop: lambda e: f"drop {e.key}",
+    effect.Advance: lambda e: f"event time {e.time}{_but(e.behind)}",
+    effect.AdvanceOnly: lambda e: f"event time {e.time} of {_keys(e.keys)}",
     effect.PauseSources: lambda _: "pause the sources",
     effect.ResumeSources: lambda _: "resume the sources",
     effect.StartSource: lambda e: f"read {e.source}",
@@ -99,12 +104,16 @@ def _frame(frame: Frame[Any]) -> str:
     return f"{frame.number} of version {frame.version}: {_message(frame.message)}"
 
 
-def _message(message: Message[Any]) -> str:
+def _message(message: Message[Any]) -> str:  # noqa: PLR0911 - one for each form
     match message:
         case Records(batch=batch, origin=origin, path=path):
             return f"{_batch(batch)} from unit {origin}{', direct' if path is Path.DIRECT else ''}"
         case Acquire(key=key, index=index, count=count):
             return f"ACQUIRE {key}, {index + 1} of {count}"
+        case Watermark(source=source, time=time):
+            return f"{source} is at {time}"
+        case RelayedWatermark(source=source, time=time):
+            return f"{source} is at {time}, relayed"
         case Done():
             return "DONE"
         case Flush():
@@ -113,6 +122,14 @@ def _message(message: Message[Any]) -> str:
             return f"FLUSHED of unit {origin}"
         case Credit(granter=granter, path=path, size_bytes=size_bytes):
             return f"CREDIT {size_bytes} {path.value} of unit {granter}"
+
+
+def _but(keys: frozenset[Any]) -> str:
+    return f" but of {_keys(keys)}" if keys else ""
+
+
+def _keys(keys: frozenset[Any]) -> str:
+    return " ".join(sorted(map(str, keys)))
 
 
 def _batch(batch: Batch[Any]) -> str:

@@ -54,10 +54,13 @@ class Witness:
         self.origins: dict[Record, int] = {}
         self.inside: Counter[tuple[int, int]] = Counter()
         self.under_way: Counter[int] = Counter()
+        self.waiting: dict[int, dict[Record, int]] = {}
+        self.times: dict[int, int] = {}
         self.hops: Counter[Record] = Counter()
 
-    def reads(self, unit: int, batch: Batch[int], units: int) -> None:
+    def reads(self, unit: int, batch: Batch[int], time: int, units: int) -> None:
         """`units`: how many the job has, each of which gives `unit` credit."""
+        self.waiting.setdefault(batch.key, {})[_record(batch)] = time
         lane = (batch.key, batch.source)
         record = _record(batch)
         self.ordinals[record] = self.read[lane]
@@ -92,6 +95,7 @@ class Witness:
                 Kind.ORDER, f"{what}, and {ordinal - expected} older of the partition are missing"
             )
         self.applied[lane] += 1
+        del self.waiting[batch.key][record]
 
     def collects(self, unit: int, key: int) -> None:
         if self.holders[key] != unit:
@@ -112,6 +116,20 @@ class Witness:
         if self.moving.pop(key, None) != chunks:
             raise Violation(Kind.LOST, f"unit {unit} takes other state of vnode {key} than was given")
         self.holders[key] = unit
+
+    def keys_at(self, unit: int) -> frozenset[int]:
+        return frozenset(key for key, holder in self.holders.items() if holder == unit)
+
+    def advances(self, unit: int, keys: frozenset[int], time: int) -> None:
+        for key in keys & self.keys_at(unit):
+            self.times[key] = max(time, self.times.get(key, time))
+            for record, of_record in self.waiting.get(key, {}).items():
+                if of_record < time:
+                    raise Violation(
+                        Kind.WATERMARK,
+                        f"unit {unit} is at event time {time} for vnode {key}, and {record_name(record)} of"
+                        f" {of_record} is not applied",
+                    )
 
     def rests(self, unit: int, batch: Batch[int]) -> None:
         """After the step in which `unit` got the batch."""
@@ -141,11 +159,16 @@ class Witness:
         self.moving.clear()
         self.inside.clear()
         self.under_way.clear()
+        self.waiting.clear()
+        self.times.clear()
 
-    def ends(self, holders: dict[int, int]) -> None:
+    def ends(self, holders: dict[int, int], end: int | None) -> None:
         self.require_all_applied("the end")
         if self.holders != holders:
             raise Violation(Kind.LOST, f"at the end the state is at {self.holders}, not at {holders}")
+        late = [key for key in holders if self.times.get(key) != end]
+        if late and end is not None:
+            raise Violation(Kind.STUCK, f"event time of vnodes {late} is at {self.times}, not at the end")
 
     def require_all_applied(self, when: str) -> None:
         missing = sum(self.read.values()) - sum(self.applied.values())

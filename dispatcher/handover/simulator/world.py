@@ -8,6 +8,8 @@ from zlib import crc32
 from dispatcher.handover.coordinator import advance
 from dispatcher.handover.effect import (
     Acknowledged,
+    Advance,
+    AdvanceOnly,
     Apply,
     Collect,
     Drained,
@@ -25,7 +27,7 @@ from dispatcher.handover.effect import (
     StopSource,
 )
 from dispatcher.handover.errors import HandoverError
-from dispatcher.handover.event import Collected, Event, Opened, OpenSource, Order, Read, Received
+from dispatcher.handover.event import Advanced, Collected, Event, Opened, OpenSource, Order, Read, Received
 from dispatcher.handover.job import (
     Coordinator,
     Defer,
@@ -92,10 +94,7 @@ class World:
         """Raises `Violation`."""
         match lane:
             case (str(kind), source) if kind == SOURCE:
-                unit, batch = self.sources.read(source)
-                self.witness.reads(unit, batch, len(self.units))
-                self._step(unit, Read(batch))
-                self.witness.rests(unit, batch)
+                self._read(*self.sources.read(source))
             case (str(kind), sender, to) if kind == STREAM:
                 self._deliver(sender, to, self._next(lane))
             case (str(kind), unit) if kind == ORDERS:
@@ -106,6 +105,14 @@ class World:
                 collected: Collected[int] = self._next(lane)
                 self.witness.collected(collected.key, collected.chunks)
                 self._step(unit, collected)
+
+    def _read(self, unit: int, event: Read[int] | Advanced, time: int) -> None:
+        if isinstance(event, Advanced):
+            self._step(unit, event)
+            return
+        self.witness.reads(unit, event.batch, time, len(self.units))
+        self._step(unit, event)
+        self.witness.rests(unit, event.batch)
 
     def tell(self, event: JobEvent[int]) -> None:
         """To the coordinator."""
@@ -172,11 +179,14 @@ class World:
             case Drop():
                 pass
             case _:
-                self._do_to_sources(unit, effect)
+                self._do_beside(unit, effect)
 
-    def _do_to_sources(
-        self, unit: int, effect: PauseSources | ResumeSources | StartSource | StopSource
+    def _do_beside(
+        self,
+        unit: int,
+        effect: PauseSources | ResumeSources | StartSource | StopSource | Advance[int] | AdvanceOnly[int],
     ) -> None:
+        """What is of sources and event time."""
         match effect:
             case PauseSources():
                 self.sources.pause(unit)
@@ -186,6 +196,10 @@ class World:
                 self.sources.start(source, unit)
             case StopSource(source=source):
                 self.sources.stop(source)
+            case Advance(time=time, behind=behind):
+                self.witness.advances(unit, self.witness.keys_at(unit) - behind, time)
+            case AdvanceOnly(time=time, keys=keys):
+                self.witness.advances(unit, keys, time)
 
     def _refused(self, unit: int, refusal: Refuse[int]) -> None:
         if refusal.frame.execution == self.job.execution:
@@ -231,8 +245,11 @@ class World:
         self.tell(Restarted(execution, version, readers))
 
     def _start(self, unit: int, version: VnodeVersion, execution: int | None = None) -> None:
+        positions = self.sealed[1]
         number = self.job.execution if execution is None else execution
-        self.units[unit] = self.machine.started(unit, number, version, credit_bytes=self.credit_bytes)
+        self.units[unit] = self.machine.started(
+            unit, number, version, credit_bytes=self.credit_bytes, times=self.sources.times(positions)
+        )
 
     def _connect(self, unit: int) -> None:
         """Where it was of the job before, its old streams are read to their end first."""

@@ -1,10 +1,11 @@
 """A job driven by hand: one command after the other, and the transcript of each.
 
 `job 0 1: a=0 b=1` begins with these units and owners; options before the colon: `credit=1`, `variant=without-rule-5`,
-`new-units=next`. Then, each for one thing that happens: `read p0 a` (a record, at the partition's unit), `deliver 0 1`
-(the next frame of a stream), `order 1` (the next of the coordinator's to a unit), `report 1`, `state a 0` (is cut out
-at unit 0). `rescale 0 1 2: a=2 b=1`, `move p0 1`, `snapshot`, `lost 1`, `late` are asked of the coordinator. `flow` is
-all that can happen, in a fixed order, but for what is named behind it. `end`: nothing is missing.
+`new-units=next`. Then, each for one thing that happens: `read p0 a 7` (a record of event time 7, or 0 if that is left
+out, at the partition's unit), `time p0 7` (its watermark), `deliver 0 1` (the next frame of a stream), `order 1` (the
+next of the coordinator's to a unit), `report 1`, `state a 0` (is cut out at unit 0). `rescale 0 1 2: a=2 b=1`,
+`move p0 1`, `snapshot`, `lost 1`, `late` are asked of the coordinator. `flow` is all that can happen, in a fixed order,
+but for what is named behind it. `end`: nothing is missing.
 """
 
 from collections.abc import Iterator
@@ -64,6 +65,8 @@ class Scenario:
             restart=self._without,
             trace=self.transcript,
         )
+        for items in sources.items.values():
+            items.clear()
         self._flow()
         self.transcript.lines.clear()
 
@@ -77,9 +80,15 @@ class Scenario:
         owners = {key: unit if unit in units else min(units) for key, unit in version.owners.items()}
         return _version(version.number + 1, frozenset(units), owners)
 
-    def _read(self, source: str, key: str) -> None:
+    def _read(self, source: str, key: str, time: str = "0") -> None:
+        self._happens_at(source, (key, int(time)))
+
+    def _time(self, source: str, time: str) -> None:
+        self._happens_at(source, int(time))
+
+    def _happens_at(self, source: str, item: Any) -> None:
         sources = self.world.sources
-        sources.keys[source].append(key)
+        sources.items[source].append(item)
         if source in sources.readable():
             self.world.happen((SOURCE, source))
 
@@ -114,7 +123,7 @@ class Scenario:
 
     def _end(self) -> None:
         assert not self.world.possible()
-        self.world.witness.ends(dict(self.world.version.owners))
+        self.world.witness.ends(dict(self.world.version.owners), None)
         self.transcript.lines.append("every record is applied once, in order")
 
 

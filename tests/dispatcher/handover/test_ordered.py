@@ -37,10 +37,12 @@ def test_nothing_is_broken(first: int, last: int) -> None:
 CAUGHT = {
     "without-rule-2": Kind.TWO_OWNERS,
     "without-rule-3": Kind.TWO_OWNERS,
+    "without-rule-3-for-time": Kind.WATERMARK,
     "without-rule-4": Kind.ORDER,
     "without-rule-5": Kind.ORDER,
     "without-rule-5-own": Kind.ORDER,
     "without-rule-5-early": Kind.ORDER,
+    "without-rule-5-for-time": Kind.WATERMARK,
     "without-rule-6": Kind.STUCK,
     "without-rule-7": Kind.STUCK,
     "without-rule-9": Kind.UNBOUNDED,
