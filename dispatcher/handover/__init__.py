@@ -26,20 +26,25 @@ more to say to it.
    the rest. So also its own records, and so before it is upgraded. `ordered.records`, `ordered.arrivals`
 6. Acquire, Done, FLUSH, FLUSHED and forwarded records are accepted in any phase. `ordered.handing.hear`
 7. A unit acknowledges when it has seen every Done, relayed every FLUSH, and seen all its FLUSHED. A removed unit leaves
-   on COMPLETE, with no source left, and with all that it sent applied. `ordered.handing`, `ordered.unit`
+   on COMPLETE, with no source left, and with all that it sent applied. `ordered.handing`, `ordered.step`
 8. A new unit starts with the old mapping. `ordered.unit.started`, `coordinator`
 9. A receiver never stops reading a stream. Own records go against credit of the unit that they are sent to, one for
    ordinary and one for direct ones; without it the *sources* pause. Credit comes back from whoever applied the record,
-   so what is held, buffered, forwarded or on a stream counts against its origin. `ledger`, `ordered.unit`
+   so what is held, buffered, forwarded or on a stream counts against its origin. `ledger`, `ordered.step`
 
 Three things follow from credit that comes back at the end: a source partition may be read elsewhere, a unit may leave,
 a snapshot may be taken, each as soon as nothing of theirs is outstanding. `sources`
+
+Event time goes the way of the records: a watermark is about a source partition, follows rules 3 and 5 like a record
+from there, and the keys that were given are behind the others of their unit while they must be. `clock`,
+`ordered.event_time`
 
 **Where it differs from handover.md.** Frames of versions *older* than a unit's own are taken: only givers get FLUSH, so
 a frame to the owner of an unmoved key may be on its way when the version is complete. Its stream keeps it in order.
 
 **The modules.** `version`: mappings. `message`, `event`, `effect`: what units say, what happens to them, what they want
-done. `errors`. `links`: numbered streams. `ledger`: credit. `sources`. `ordered`: the protocol; `ordered.unit.step` is
-all that an engine calls. `job` and `coordinator`: the other end. `simulator`: the proof, as far as one can run it.
-Nothing here does I/O, reads a clock, or draws by chance; the simulator draws by a seed.
+done. `errors`. `links`: numbered streams. `ledger`: credit. `clock`: event time. `sources`. `ordered`: the protocol, of
+which an engine calls `ordered.unit.started` and `ordered.step.step`. `job` and `coordinator`: the other end.
+`simulator`: the proof, as far as one can run it. Nothing here does I/O, reads a clock, or draws by chance; the
+simulator draws by a seed.
 """

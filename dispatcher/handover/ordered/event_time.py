@@ -5,14 +5,50 @@ forwards; and from FLUSHED on the origin itself. So the keys that were given may
 until nothing of the handover is left there.
 """
 
+from collections.abc import Mapping
 from functools import reduce
 
-from dispatcher.handover.clock import Times, earlier
+from dispatcher.handover.clock import Times, earlier, event_time
+from dispatcher.handover.effect import Advance, AdvanceOnly, Effect
 from dispatcher.handover.message import RelayedWatermark, Watermark
 from dispatcher.handover.ordered.arrivals import Arrivals
 from dispatcher.handover.ordered.outcome import Here, Outcomes, Post
-from dispatcher.handover.ordered.phase import Given, Giving, Phase
+from dispatcher.handover.ordered.phase import Acknowledged, Given, Giving, Phase, Settled, version_of
 from dispatcher.handover.version import K, Rescale
+
+Told = Mapping[int | None, int]
+"""The event time that the operators were told last: None for that of most keys, a giver for the keys from there."""
+
+
+def hearers(phase: Phase[K]) -> frozenset[int]:
+    """Who is told of watermarks: those that apply records, and old owners that have not given all."""
+    match phase:
+        case Giving(rescale=rescale, arrivals=arrivals) | Given(rescale=rescale, arrivals=arrivals):
+            return rescale.next.owning | (rescale.receivers.keys() - arrivals.done)
+        case _:
+            return version_of(phase).owning
+
+
+def told_now(here: Here, phase: Phase[K], told: Told) -> tuple[Told, list[Effect[K]]]:
+    """What the operators are told of event time: of the keys from each giver by themselves, and of the others."""
+    behind: frozenset[K] = frozenset()
+    effects: list[Effect[K]] = []
+    if isinstance(phase, Settled | Giving | Given | Acknowledged):
+        for giver, keys in sorted(phase.arrivals.received.items()):
+            behind |= keys
+            time = event_time(times_of(here, phase.arrivals, giver))
+            if time is not None and _is_news(told, giver, time):
+                told = {**told, giver: time}
+                effects.append(AdvanceOnly(time, keys))
+    time = event_time(here.clock.times)
+    if time is not None and _is_news(told, None, time):
+        told = {**told, None: time}
+        effects.append(Advance(time, behind))
+    return told, effects
+
+
+def _is_news(told: Told, group: int | None, time: int) -> bool:
+    return time > told.get(group, time - 1)
 
 
 def times_of(here: Here, arrivals: Arrivals[K], giver: int) -> Times:

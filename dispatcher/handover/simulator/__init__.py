@@ -5,7 +5,8 @@ of all that could, is drawn by chance: a frame or an order arrives, a record is 
 asked for, a unit dies. Some streams and units are slow in each run. The seed and the options determine a run, to the
 last byte of its trace.
 
-`options`: what a run is like. `topology`: its mappings. `machine`: the protocols, and their variants. `world`: the
-job, and the draw. `witness`: the invariants, from deliveries and effects alone. `run`: one seed, many seeds.
-`shrink`: the shortest trace of a failure. `transcript`: events and effects in words.
+`options`: what a run is like. `topology`: its mappings. `source`: what is read. `machine`: the protocols, and their
+variants. `lanes`: what is under way. `world`: the job. `draw`: what happens next. `witness`: the invariants, from
+deliveries and effects alone. `run`: one seed, and the tally of many. `shrink`: the shortest trace of a failure.
+`transcript`: all of it in words.
 """

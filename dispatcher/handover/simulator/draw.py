@@ -1,14 +1,12 @@
 from collections.abc import Iterable, Iterator
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
+
+from dispatcher.handover.simulator.lanes import Lane
 
 LANES_SLOW_MAX: Final = 0.4
 PATIENCE: Final = 12
 """How often a slow lane is passed over, at most."""
-
-
-Lane = tuple[Any, ...]
-"""Where things happen one after the other: a stream, a unit's orders, its reports, a source, a state being cut out."""
 
 
 class Chooser(Protocol):

@@ -8,7 +8,8 @@ from typing import Any, Final
 from dispatcher.handover.effect import Effect
 from dispatcher.handover.event import Event
 from dispatcher.handover.ordered.rules import ALL, Rules
-from dispatcher.handover.ordered.unit import started, step
+from dispatcher.handover.ordered.step import step
+from dispatcher.handover.ordered.unit import started
 
 Step = Callable[[Any, Event[int]], tuple[Any, tuple[Effect[int], ...]]]
 

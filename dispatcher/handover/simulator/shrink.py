@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from dispatcher.handover.simulator.draw import Draw, Lane, Recorded, Script
+from dispatcher.handover.simulator.draw import Draw, Recorded, Script
+from dispatcher.handover.simulator.lanes import Lane
 from dispatcher.handover.simulator.options import Options
 from dispatcher.handover.simulator.run import Run, run
 from dispatcher.handover.simulator.witness import Kind, Violation

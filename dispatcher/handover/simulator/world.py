@@ -1,6 +1,5 @@
 """The job of one run. `events` says what could happen, `happen` does it."""
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 from zlib import crc32
@@ -27,7 +26,7 @@ from dispatcher.handover.effect import (
     StopSource,
 )
 from dispatcher.handover.errors import HandoverError
-from dispatcher.handover.event import Advanced, Collected, Event, Opened, OpenSource, Order, Read, Received
+from dispatcher.handover.event import Advanced, Collected, Event, Opened, OpenSource, Read, Received
 from dispatcher.handover.job import (
     Coordinator,
     Defer,
@@ -43,15 +42,13 @@ from dispatcher.handover.job import (
     Tell,
 )
 from dispatcher.handover.message import Frame, Records
-from dispatcher.handover.simulator.draw import Lane
+from dispatcher.handover.simulator.lanes import ORDERS, REPORTS, SOURCE, STATE, STREAM, Lane, Lanes
 from dispatcher.handover.simulator.machine import Machine
 from dispatcher.handover.simulator.source import Sources
 from dispatcher.handover.simulator.topology import VnodeVersion
 from dispatcher.handover.simulator.witness import Kind, Violation, Witness
 
 Tracer = Callable[[str, object], None]
-
-STREAM, ORDERS, REPORTS, STATE, SOURCE = "stream", "orders", "reports", "state", "source"
 
 
 class World:
@@ -76,7 +73,7 @@ class World:
         # Ordinary and direct credit of each unit, and one batch that waits for it.
         self.witness = Witness(dict(version.owners), 2 * credit_bytes + 1)
         self.units: dict[int, Any] = {}
-        self.lanes: dict[Lane, deque[Any]] = {}
+        self.lanes = Lanes()
         self.deferred: list[JobEvent[int]] = []
         self.sealed = (self.witness.seals(), sources.positions())
         readers = {source: at % len(version.units) for at, source in enumerate(sources.names)}
@@ -84,11 +81,11 @@ class World:
         for unit in sorted(version.units):
             self._start(unit, version)
         for source, unit in readers.items():
-            self._put((ORDERS, unit), OpenSource(source))
+            self.lanes.put((ORDERS, unit), OpenSource(source))
 
     def possible(self) -> list[Lane]:
         """The lanes on which something could happen."""
-        return [*self.lanes, *((SOURCE, source) for source in self.sources.readable())]
+        return [*self.lanes.queues, *((SOURCE, source) for source in self.sources.readable())]
 
     def happen(self, lane: Lane) -> None:
         """Raises `Violation`."""
@@ -96,13 +93,13 @@ class World:
             case (str(kind), source) if kind == SOURCE:
                 self._read(*self.sources.read(source))
             case (str(kind), sender, to) if kind == STREAM:
-                self._deliver(sender, to, self._next(lane))
+                self._deliver(sender, to, self.lanes.next(lane))
             case (str(kind), unit) if kind == ORDERS:
-                self._step(unit, self._next(lane))
+                self._step(unit, self.lanes.next(lane))
             case (str(kind), unit) if kind == REPORTS:
-                self.tell(Reported(unit, self._next(lane)))
+                self.tell(Reported(unit, self.lanes.next(lane)))
             case (str(kind), _, unit) if kind == STATE:
-                collected: Collected[int] = self._next(lane)
+                collected: Collected[int] = self.lanes.next(lane)
                 self.witness.collected(collected.key, collected.chunks)
                 self._step(unit, collected)
 
@@ -164,12 +161,12 @@ class World:
             case Send(to=to, frame=frame):
                 if isinstance(frame.message, Records):
                     self.witness.leaves(unit, frame.message.batch)
-                self._put((STREAM, unit, to), frame)
+                self.lanes.put((STREAM, unit, to), frame)
             case Apply(batch=batch):
                 self.witness.applies(unit, batch)
             case Collect(key=key):
                 self.witness.collects(unit, key)
-                self._put((STATE, key, unit), Collected(key, _chunks(key, unit)))
+                self.lanes.put((STATE, key, unit), Collected(key, _chunks(key, unit)))
             case Install(key=key, chunks=chunks):
                 self.witness.installs(unit, key, chunks)
             case Refuse():
@@ -211,12 +208,12 @@ class World:
         if isinstance(report, Left):
             self.witness.departs(unit)
             del self.units[unit]
-        self._put((REPORTS, unit), report)
+        self.lanes.put((REPORTS, unit), report)
 
     def _do_for_job(self, effect: JobEffect[int]) -> None:
         match effect:
             case Tell(to=to, order=order):
-                self._put((ORDERS, to), order)
+                self.lanes.put((ORDERS, to), order)
             case Start(unit=unit, version=version):
                 self._start(unit, version)
                 self._connect(unit)
@@ -231,7 +228,7 @@ class World:
 
     def _restart(self, lost: int | None) -> None:
         """All units anew. Frames of the old execution still arrive; orders and reports end with their units."""
-        self.lanes = {lane: queue for lane, queue in self.lanes.items() if lane[0] == STREAM}
+        self.lanes.keep(STREAM)
         version = self.restart(self.version, lost)
         sighting, positions = self.sealed
         self.witness.restarts(sighting, dict(version.owners))
@@ -255,22 +252,8 @@ class World:
         """Where it was of the job before, its old streams are read to their end first."""
         for peer in sorted(self.units.keys() - {unit}):
             while (STREAM, unit, peer) in self.lanes:
-                self._deliver(unit, peer, self._next((STREAM, unit, peer)))
+                self._deliver(unit, peer, self.lanes.next((STREAM, unit, peer)))
             self._step(peer, Opened(unit))
-
-    def _put(self, lane: Lane, thing: Order[int] | Report | Frame[int] | Collected[int]) -> None:
-        queue = self.lanes.get(lane)
-        if queue is None:
-            self.lanes[lane] = deque((thing,))
-        else:
-            queue.append(thing)
-
-    def _next(self, lane: Lane) -> Any:
-        queue = self.lanes[lane]
-        thing = queue.popleft()
-        if not queue:
-            del self.lanes[lane]
-        return thing
 
 
 def _chunks(key: int, unit: int) -> tuple[bytes, ...]:

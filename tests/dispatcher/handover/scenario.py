@@ -22,12 +22,13 @@ from dispatcher.handover.job import (
     Tell,
     UnitLost,
 )
+from dispatcher.handover.simulator.lanes import ORDERS, REPORTS, SOURCE, STATE, STREAM
 from dispatcher.handover.simulator.machine import machine
 from dispatcher.handover.simulator.options import FRAMES
 from dispatcher.handover.simulator.source import Sources
 from dispatcher.handover.simulator.transcript import Transcript
 from dispatcher.handover.simulator.witness import Violation
-from dispatcher.handover.simulator.world import ORDERS, REPORTS, SOURCE, STATE, STREAM, World
+from dispatcher.handover.simulator.world import World
 from dispatcher.handover.version import Version
 
 

@@ -16,7 +16,8 @@ from dispatcher.handover.errors import (
 )
 from dispatcher.handover.event import Collected, Complete, Intent, Opened, Read, Received
 from dispatcher.handover.message import Acquire, Batch, Done, Frame, Message, Path, Records
-from dispatcher.handover.ordered.unit import Unit, started, step
+from dispatcher.handover.ordered.step import step
+from dispatcher.handover.ordered.unit import Unit, started
 from dispatcher.handover.version import Version
 
 OLD = Version(7, "seven", {"a": 0, "b": 1}, frozenset({0, 1}))
