@@ -91,9 +91,7 @@ class Witness:
         if self.holders[batch.key] != unit:
             raise Violation(Kind.TWO_OWNERS, f"{what}, whose state is {self._whereabouts(batch.key)}")
         if ordinal > expected:
-            raise Violation(
-                Kind.ORDER, f"{what}, and {ordinal - expected} older of the partition are missing"
-            )
+            raise Violation(Kind.ORDER, f"{what}, and {ordinal - expected} older of its partition are not")
         self.applied[lane] += 1
         del self.waiting[batch.key][record]
 
