@@ -17,6 +17,7 @@ from meta.vnodectl import (
     rescaling,
     reversal,
     scan,
+    simulation,
     sources,
     table,
     tokens,
@@ -76,6 +77,7 @@ app.add_typer(table.app, name="table", rich_help_panel=OFFLINE)
 app.command(rich_help_panel=OFFLINE)(sources.expand)
 app.add_typer(keys.app, name="key", rich_help_panel=OFFLINE)
 app.add_typer(scan.app, name="scan", rich_help_panel=OFFLINE)
+app.add_typer(simulation.app, name="handover", rich_help_panel=OFFLINE)
 
 
 @app.callback()

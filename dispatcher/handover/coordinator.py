@@ -1,0 +1,189 @@
+"""The job's coordinator, the only one of its job that hears of new mapping versions.
+
+It is Running, or Rescaling (and then Emptying, while removed units leave), or Snapshotting, or Restarting, never two
+of them. A unit that is lost, or a rescale that takes too long, restarts the job from its last snapshot, under a
+version that the service makes of the mapping without the lost unit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dispatcher.handover.effect import Acknowledged, Drained, Left, Released, Report
+from dispatcher.handover.errors import IllegalEvent
+from dispatcher.handover.event import Barrier, Complete, Intent, OpenSource, ReleaseSource, Resume
+from dispatcher.handover.job import (
+    Advance,
+    Coordinator,
+    DeadlinePassed,
+    Defer,
+    Emptying,
+    JobEffects,
+    JobEvent,
+    JobPhase,
+    MoveSource,
+    Reported,
+    Requested,
+    Rescaling,
+    Restart,
+    Restarted,
+    Restarting,
+    Running,
+    Seal,
+    Settle,
+    SnapshotDue,
+    Snapshotting,
+    Start,
+    Tell,
+    UnitLost,
+)
+from dispatcher.handover.version import K, Version
+
+
+def advance(job: Coordinator[K], event: JobEvent[K]) -> Advance[K]:
+    """The coordinator after the event, and what it wants done. Raises `IllegalEvent`."""
+    match event:
+        case Reported(unit=unit, report=report):
+            return _reported(job, unit, report)
+        case Requested() | SnapshotDue():
+            return _asked(job, event)
+        case _ if isinstance(job.phase, Restarting):
+            return _while_restarting(job, job.phase, event)
+        case MoveSource(source=source, to=to):
+            return _move(job, {source: to})
+        case UnitLost(unit=unit):
+            return _restart(job, unit)
+        case DeadlinePassed(version=number):
+            late = isinstance(job.phase, Rescaling) and job.phase.next.number == number
+            return _restart(job, None) if late else (job, ())
+        case Restarted():
+            raise IllegalEvent(job.phase, event)
+
+
+def _asked(job: Coordinator[K], event: Requested[K] | SnapshotDue) -> Advance[K]:
+    """One thing at a time."""
+    match job.phase, event:
+        case Running(version=version), Requested(next=following):
+            return _rescale(job, version, following)
+        case Running(version=version), SnapshotDue():
+            return _snapshot(job, version)
+        case _:
+            return job, (Defer(event),)
+
+
+def _while_restarting(
+    job: Coordinator[K],
+    phase: Restarting[K],
+    event: MoveSource | UnitLost | DeadlinePassed | Restarted[K],
+) -> Advance[K]:
+    """A unit that is lost meanwhile will be missing when its start is waited for."""
+    match event:
+        case Restarted(execution=execution, version=version, readers=readers) if execution > job.execution:
+            opened: JobEffects[K] = tuple(
+                Tell(readers[source], OpenSource(source)) for source in sorted(readers)
+            )
+            return replace(
+                job, phase=Running(version), execution=execution, readers=readers, moving={}
+            ), opened
+        case Restarted():
+            raise IllegalEvent(phase, event)
+        case _:
+            return job, ()
+
+
+def _reported(job: Coordinator[K], unit: int, report: Report) -> Advance[K]:
+    match job.phase, report:
+        case _, Released(source=source):
+            return _open(job, source)
+        case (Rescaling(next=following) as phase, Acknowledged(version=number)) if number == following.number:
+            return _awaited(job, phase, unit)
+        case (Emptying() as phase, Left()) | (Snapshotting() as phase, Drained()):
+            return _awaited(job, phase, unit)
+        case _:
+            raise IllegalEvent(job.phase, (unit, report))
+
+
+def _awaited(
+    job: Coordinator[K], phase: Rescaling[K] | Emptying[K] | Snapshotting[K], unit: int
+) -> Advance[K]:
+    """One of those that it waits for has reported; after the last one it goes on."""
+    waiting = phase.waiting - {unit}
+    if waiting:
+        return replace(job, phase=replace(phase, waiting=waiting)), ()
+    match phase:
+        case Rescaling():
+            return _complete(job, phase)
+        case Emptying(version=version):
+            return _rescaled(job, version)
+        case Snapshotting(version=version, epoch=epoch):
+            resumed: JobEffects[K] = tuple(Tell(to, Resume()) for to in sorted(version.units))
+            return replace(job, phase=Running(version), epoch=epoch), (Seal(epoch), *resumed)
+
+
+def _rescale(job: Coordinator[K], version: Version[K], following: Version[K]) -> Advance[K]:
+    """Streams of new units first, then INTENT to everybody."""
+    units = version.units | following.units
+    starts = tuple(Start(unit, version) for unit in sorted(following.units - version.units))
+    intent = Intent(version.number, version.digest, following)
+    intents = tuple(Tell(unit, intent) for unit in sorted(units))
+    return replace(job, phase=Rescaling(version, following, units)), (*starts, *intents)
+
+
+def _complete(job: Coordinator[K], phase: Rescaling[K]) -> Advance[K]:
+    following = phase.next
+    removed = phase.version.units - following.units
+    completes: JobEffects[K] = tuple(
+        Tell(unit, Complete(following.number)) for unit in sorted(phase.version.units | following.units)
+    )
+    targets = sorted(following.units)
+    stranded = sorted(source for source, unit in job.readers.items() if unit in removed)
+    job, moves = _move(job, {source: targets[at % len(targets)] for at, source in enumerate(stranded)})
+    effects = (*completes, Settle(following.number), *moves)
+    if removed:
+        return replace(job, phase=Emptying(following, removed)), effects
+    job, more = _rescaled(job, following)
+    return job, (*effects, *more)
+
+
+def _rescaled(job: Coordinator[K], version: Version[K]) -> Advance[K]:
+    """A snapshot at once, so that no restart reads again what was read before the rescale."""
+    if job.recoverable:
+        return _snapshot(job, version)
+    return replace(job, phase=Running(version)), ()
+
+
+def _snapshot(job: Coordinator[K], version: Version[K]) -> Advance[K]:
+    epoch = job.epoch + 1
+    barriers: JobEffects[K] = tuple(Tell(unit, Barrier(epoch)) for unit in sorted(version.units))
+    return replace(job, phase=Snapshotting(version, epoch, version.units)), barriers
+
+
+def _move(job: Coordinator[K], targets: Mapping[str, int]) -> Advance[K]:
+    """The old reader lets go first; where it is about to, only the target changes."""
+    changed = {
+        source: to for source, to in targets.items() if source in job.moving or to != job.readers[source]
+    }
+    releases: JobEffects[K] = tuple(
+        Tell(job.readers[source], ReleaseSource(source)) for source in changed if source not in job.moving
+    )
+    return replace(job, moving={**job.moving, **changed}), releases
+
+
+def _open(job: Coordinator[K], source: str) -> Advance[K]:
+    """At its target, or where that is not of the job (any more), at another unit that will stay."""
+    staying = sorted(_staying(job.phase))
+    to = job.moving[source]
+    if to not in staying:
+        to = staying[to % len(staying)]
+    moving = {name: unit for name, unit in job.moving.items() if name != source}
+    return replace(job, readers={**job.readers, source: to}, moving=moving), (Tell(to, OpenSource(source)),)
+
+
+def _staying(phase: JobPhase[K]) -> frozenset[int]:
+    """The units that will be there when nothing is under way; they are there by now."""
+    return phase.next.units if isinstance(phase, Rescaling) else phase.version.units
+
+
+def _restart(job: Coordinator[K], lost: int | None) -> Advance[K]:
+    phase = job.phase
+    target = phase.next if isinstance(phase, Rescaling) else phase.version
+    return replace(job, phase=Restarting(target)), (Restart(job.epoch, lost),)

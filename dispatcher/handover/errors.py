@@ -1,0 +1,78 @@
+"""What the handover's state machines raise. A unit that raised is broken: its job restarts from the last snapshot."""
+
+
+class HandoverError(Exception):
+    """The base of the family."""
+
+
+class IllegalEvent(HandoverError):
+    """The state has no rule for the event; `state` and `event` are as they were."""
+
+    def __init__(self, state: object, event: object) -> None:
+        self.state = state
+        self.event = event
+        super().__init__(
+            f"{type(state).__name__} has no rule for {event}; restart the job from its last snapshot"
+        )
+
+
+class Gap(HandoverError):
+    """A stream lost, doubled or reordered a frame."""
+
+    def __init__(self, sender: int, *, expected: int, number: int) -> None:
+        self.sender = sender
+        self.expected = expected
+        self.number = number
+        super().__init__(
+            f"the stream from unit {sender} goes on with frame {number}, not {expected}; its order is lost, so"
+            " restart the job from its last snapshot"
+        )
+
+
+class WrongBase(HandoverError):
+    """An INTENT starts from another mapping than the unit's own, or from the right number with another digest."""
+
+    def __init__(self, unit: int, *, own: tuple[int, str], base: tuple[int, str]) -> None:
+        self.unit = unit
+        self.own = own
+        self.base = base
+        super().__init__(
+            f"unit {unit} is at version {own[0]} ({own[1]}), and the INTENT starts from {base[0]} ({base[1]});"
+            " renumber the units first"
+        )
+
+
+class DigestConflict(HandoverError):
+    """Two mappings claim to be one version."""
+
+    def __init__(self, version: int, *, known: str, offered: str) -> None:
+        self.version = version
+        self.known = known
+        self.offered = offered
+        super().__init__(
+            f"version {version} has digest {known} here and {offered} there; one of them is of another history"
+        )
+
+
+class UnknownVersion(HandoverError):
+    """A frame of a version that is not announced yet, or was never between these units."""
+
+    def __init__(self, sender: int, *, own: int, version: int) -> None:
+        self.sender = sender
+        self.own = own
+        self.version = version
+        super().__init__(
+            f"unit {sender} sends by version {version}, and only {own} and {own + 1} are known here"
+        )
+
+
+class ChunkMissing(HandoverError):
+    """The state of a key does not come whole, and in order."""
+
+    def __init__(self, key: object, *, expected: int, index: int) -> None:
+        self.key = key
+        self.expected = expected
+        self.index = index
+        super().__init__(
+            f"the state of {key} goes on with chunk {index}, not {expected}; restart the job from its last snapshot"
+        )

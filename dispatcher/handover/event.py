@@ -1,0 +1,89 @@
+"""What happens to a unit. Frames come from other units; orders from the coordinator; the rest from its own engine."""
+
+from dataclasses import dataclass
+from typing import Generic
+
+from dispatcher.handover.message import Batch, Frame
+from dispatcher.handover.version import K, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[K]):
+    """Own records: from a source of this unit, or from its part of the region upstream."""
+
+    batch: Batch[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """No record that is older than `time` will be read from `source` any more."""
+
+    source: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Generic[K]):
+    sender: int
+    frame: Frame[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The streams to and from a new unit are there; those of an earlier life of it are at their end."""
+
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collected(Generic[K]):
+    """The answer to the effect `Collect`: the key's state, of at least one chunk."""
+
+    key: K
+    chunks: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Intent(Generic[K]):
+    """The order to upgrade from the base version to `next`."""
+
+    base: int
+    base_digest: str
+    next: Version[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Every unit has acknowledged `version`."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSource:
+    """The order to read a source partition from now on."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSource:
+    """The order to read a source partition no longer, and to say when its last record is applied."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """The order to read nothing until `Resume`, and to say when the last own record is applied."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The snapshot is sealed."""
+
+
+Order = Intent[K] | Complete | OpenSource | ReleaseSource | Barrier | Resume
+Event = Read[K] | Advanced | Received[K] | Opened | Collected[K] | Order[K]

@@ -1,0 +1,159 @@
+"""What the coordinator of a job is and hears, and what it wants done."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic
+
+from dispatcher.handover.effect import Report
+from dispatcher.handover.event import Order
+from dispatcher.handover.version import K, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Running(Generic[K]):
+    version: Version[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaling(Generic[K]):
+    """`waiting`: the units of both versions that have not acknowledged `next`."""
+
+    version: Version[K]
+    next: Version[K]
+    waiting: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Emptying(Generic[K]):
+    """`version` is complete; `waiting` are the removed units that have not left."""
+
+    version: Version[K]
+    waiting: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshotting(Generic[K]):
+    """`waiting`: the units that still have records under way."""
+
+    version: Version[K]
+    epoch: int
+    waiting: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Restarting(Generic[K]):
+    """Until the units are started again; `version` was the last to which the job was to go."""
+
+    version: Version[K]
+
+
+JobPhase = Running[K] | Rescaling[K] | Emptying[K] | Snapshotting[K] | Restarting[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator(Generic[K]):
+    """`readers`: the unit of each source partition; `moving`: the next one, while the old one still drains it.
+
+    `epoch` is the last sealed. A `recoverable` job takes a snapshot after each rescale, where it stores any.
+    """
+
+    phase: JobPhase[K]
+    execution: int
+    readers: Mapping[str, int]
+    moving: Mapping[str, int] = field(default_factory=dict)
+    epoch: int = 0
+    recoverable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Requested(Generic[K]):
+    """A version with the phase `rescaling` was published."""
+
+    next: Version[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    unit: int
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDue:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSource:
+    source: str
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLost:
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    """Of the rescale to `version`."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted(Generic[K]):
+    """The units of `version` run, from the last snapshot, under an execution number that nobody had before."""
+
+    execution: int
+    version: Version[K]
+    readers: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tell(Generic[K]):
+    to: int
+    order: Order[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Start(Generic[K]):
+    """A new unit and its streams to and from everybody, with the version before the one that it is for (rule 8)."""
+
+    unit: int
+    version: Version[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Defer(Generic[K]):
+    """The job is busy; ask again when it runs."""
+
+    event: Requested[K] | SnapshotDue
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Every record read so far is applied: keep state and positions as this epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Stop every unit and start again from `epoch`; `lost` is a unit that is not there any more."""
+
+    epoch: int
+    lost: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The version is complete: tell the service."""
+
+    version: int
+
+
+JobEvent = Requested[K] | Reported | SnapshotDue | MoveSource | UnitLost | DeadlinePassed | Restarted[K]
+JobEffect = Tell[K] | Start[K] | Defer[K] | Seal | Restart | Settle
+JobEffects = tuple[JobEffect[K], ...]
+Advance = tuple[Coordinator[K], JobEffects[K]]

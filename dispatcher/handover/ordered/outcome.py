@@ -1,0 +1,55 @@
+from dataclasses import dataclass, field
+from typing import Generic
+
+from dispatcher.handover.clock import Clock, Times
+from dispatcher.handover.effect import Acknowledged, Collect, Drop, Install
+from dispatcher.handover.message import Acquire, Control, Message, Records
+from dispatcher.handover.ordered.phase import Phase
+from dispatcher.handover.ordered.rules import Rules
+from dispatcher.handover.version import K
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What a unit's rules know of it beside its phase."""
+
+    unit: int
+    rules: Rules
+    clock: Clock = field(default_factory=Clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard(Generic[K]):
+    """A message over the mesh, or of the unit to itself; `version` and `digest` are what the sender goes by."""
+
+    sender: int
+    version: int
+    digest: str
+    message: Records[K] | Acquire[K] | Control
+
+
+@dataclass(frozen=True, slots=True)
+class Post(Generic[K]):
+    """To a unit, which may be this one."""
+
+    to: int
+    message: Message[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Take(Generic[K]):
+    """Apply the records, and return their credit."""
+
+    records: Records[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """From now on all keys here have one event time, and this is known of it."""
+
+    times: Times
+
+
+Outcome = Merge | Post[K] | Take[K] | Collect[K] | Install[K] | Drop[K] | Acknowledged
+Outcomes = tuple[Outcome[K], ...]
+Transition = tuple[Phase[K], Outcomes[K]]

@@ -1,0 +1,77 @@
+"""The phases of a unit, each with its own data. A phase ends by being replaced."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic
+
+from dispatcher.handover.clock import Times
+from dispatcher.handover.message import Records
+from dispatcher.handover.ordered.arrivals import Arrivals
+from dispatcher.handover.version import K, Rescale, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Generic[K]):
+    """Routes by `version`. `arrivals` are of the next, should one be under way elsewhere."""
+
+    version: Version[K]
+    arrivals: Arrivals[K] = field(default_factory=Arrivals)
+
+
+@dataclass(frozen=True, slots=True)
+class Giving(Generic[K]):
+    """Upgraded, and still has state to give, in the order of `ranks`.
+
+    The key of rank `given` is being cut out of the operators, and `held` are its records; the ranks below are given.
+    `times`: event time when the state was cut out.
+    """
+
+    rescale: Rescale[K]
+    arrivals: Arrivals[K]
+    ranks: Mapping[K, int]
+    keys: tuple[K, ...]
+    times: Times
+    given: int = 0
+    held: tuple[Records[K], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Generic[K]):
+    """Upgraded, and has given all there was; relays each FLUSH as it comes, and takes what others give."""
+
+    rescale: Rescale[K]
+    arrivals: Arrivals[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged(Generic[K]):
+    """Nothing of the base version is left here, and others may not be so far. `arrivals` are of the version after."""
+
+    rescale: Rescale[K]
+    arrivals: Arrivals[K] = field(default_factory=Arrivals)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving(Generic[K]):
+    """Not of `version`, which is complete; leaves when its sources are gone and what it sent is applied."""
+
+    version: Version[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone(Generic[K]):
+    """Has left; `version` is the last that it heard of."""
+
+    version: Version[K]
+
+
+Phase = Settled[K] | Giving[K] | Given[K] | Acknowledged[K] | Leaving[K] | Gone[K]
+
+
+def version_of(phase: Phase[K]) -> Version[K]:
+    """By which the unit goes: the next one from INTENT on."""
+    match phase:
+        case Giving(rescale=rescale) | Given(rescale=rescale) | Acknowledged(rescale=rescale):
+            return rescale.next
+        case Settled(version=version) | Leaving(version=version) | Gone(version=version):
+            return version

@@ -1,0 +1,231 @@
+"""A step of a unit: streams, credit and sources are here, the rules of the handover in the modules beside."""
+
+from dataclasses import replace
+from typing import Generic
+
+from dispatcher.handover.effect import (
+    Apply,
+    Drained,
+    Effect,
+    Left,
+    PauseSources,
+    Refuse,
+    Released,
+    ResumeSources,
+    Send,
+    StartSource,
+    StopSource,
+)
+from dispatcher.handover.errors import IllegalEvent, UnknownVersion
+from dispatcher.handover.event import (
+    Advanced,
+    Barrier,
+    Collected,
+    Complete,
+    Event,
+    Intent,
+    Opened,
+    OpenSource,
+    Order,
+    Read,
+    Received,
+    ReleaseSource,
+    Resume,
+)
+from dispatcher.handover.message import (
+    Acquire,
+    Credit,
+    Flushed,
+    Frame,
+    Message,
+    Path,
+    Records,
+    RelayedWatermark,
+    Watermark,
+)
+from dispatcher.handover.ordered.event_time import hearers, relayed_time, told_now
+from dispatcher.handover.ordered.handing import hear, obey
+from dispatcher.handover.ordered.outcome import Heard, Merge, Outcomes, Post, Take, Transition
+from dispatcher.handover.ordered.phase import (
+    Gone,
+    Leaving,
+    Phase,
+    version_of,
+)
+from dispatcher.handover.ordered.records import route, take
+from dispatcher.handover.ordered.unit import Unit
+from dispatcher.handover.sources import Flowing
+from dispatcher.handover.version import K
+
+
+def step(unit: Unit[K], event: Event[K]) -> tuple[Unit[K], tuple[Effect[K], ...]]:
+    """The unit after the event, and what it wants done. Raises `HandoverError`."""
+    turn = _Turn(unit)
+    turn.take(event)
+    turn.pump()
+    turn.tell_time()
+    turn.report()
+    after = Unit(turn.here, unit.execution, turn.phase, turn.ledger, turn.links, turn.sources, turn.told)
+    return after, tuple(turn.effects)
+
+
+class _Turn(Generic[K]):
+    """One step under way: the parts of the unit as they are by now, and the effects so far."""
+
+    __slots__ = (
+        "effects",
+        "execution",
+        "here",
+        "ledger",
+        "links",
+        "phase",
+        "read_before",
+        "sources",
+        "timed",
+        "told",
+    )
+
+    def __init__(self, unit: Unit[K]) -> None:
+        self.here = unit.here
+        self.execution = unit.execution
+        self.phase: Phase[K] = unit.phase
+        self.ledger = unit.ledger
+        self.links = unit.links
+        self.sources = unit.sources
+        self.told = unit.told
+        self.timed = False
+        self.effects: list[Effect[K]] = []
+        self.read_before = self._may_read()
+
+    def take(self, event: Event[K]) -> None:
+        """Of the engine and of other units; the rest are orders."""
+        match event:
+            case _ if isinstance(self.phase, Gone):
+                raise IllegalEvent(self.phase, event)
+            case Received(sender=sender, frame=frame):
+                self._receive(sender, frame)
+            case Read(batch=batch):
+                self.ledger = self.ledger.park(batch)
+            case Advanced(source=source, time=time):
+                self.ledger = self.ledger.park(Watermark(source, time))
+            case Opened(unit=unit):
+                self.links = self.links.opened(unit)
+            case _:
+                self._obey(event)
+
+    def _obey(self, order: Collected[K] | Order[K]) -> None:
+        match order:
+            case Intent() | Collected() | Complete():
+                self._follow(obey(self.here, self.phase, order))
+            case OpenSource(source=source):
+                self.sources = self.sources.opened(source)
+                self.effects.append(StartSource(source))
+            case ReleaseSource(source=source):
+                self.sources = self.sources.releasing_too(source)
+                self.effects.append(StopSource(source))
+            case Barrier(epoch=epoch):
+                self.sources = self.sources.draining(epoch)
+            case Resume():
+                self.sources = self.sources.resumed()
+
+    def pump(self) -> None:
+        """Rule 9: own records go while there is credit, in their order."""
+        while self.ledger.parked:
+            batch = self.ledger.parked[0]
+            if isinstance(batch, Watermark):
+                self.ledger = self.ledger.unpark()
+                for unit in sorted(hearers(self.phase)):
+                    self._post(unit, batch)
+                continue
+            to, path = route(self.here, self.phase, batch.key)
+            free = path is Path.DIRECT and not self.here.rules.needs_credit
+            if not free and not self.ledger.affords(to, path, batch.size_bytes):
+                return
+            self.ledger = self.ledger.unpark().spend(to, path, batch)
+            self._post(to, Records(batch, self.here.unit, to, path))
+
+    def tell_time(self) -> None:
+        """Event time, where it may have changed in this step."""
+        if self.timed:
+            self.told, effects = told_now(self.here, self.phase, self.told)
+            self.effects += effects
+
+    def report(self) -> None:
+        """What the coordinator and the engine wait for, where it has come true in this step."""
+        drains = self.here.rules.drains_sources
+        for source in sorted(self.sources.releasing):
+            if not drains or self.ledger.released(source):
+                self.sources = self.sources.released(source)
+                self.effects.append(Released(source))
+        if self.sources.epoch is not None and self.ledger.drained():
+            self.effects.append(Drained(self.sources.epoch))
+            self.sources = self.sources.drained()
+        if isinstance(self.phase, Leaving) and self.sources.none and self.ledger.drained():
+            self.phase = Gone(self.phase.version)
+            self.effects.append(Left())
+        reads = self._may_read()
+        if reads != self.read_before:
+            self.effects.append(ResumeSources() if reads else PauseSources())
+
+    def _may_read(self) -> bool:
+        return not self.ledger.parked and isinstance(self.sources.flow, Flowing)
+
+    def _receive(self, sender: int, frame: Frame[K]) -> None:
+        if frame.execution != self.execution:
+            reason = f"it is of execution {frame.execution}, and this is {self.execution}"
+            self.effects.append(Refuse(sender, frame, reason))
+            return
+        own = version_of(self.phase).number
+        if frame.version > own + 1:
+            raise UnknownVersion(sender, own=own, version=frame.version)
+        self.links = self.links.received(sender, frame.number)
+        self._hear(sender, frame.version, frame.digest, frame.message)
+
+    def _hear(self, sender: int, version: int, digest: str, message: Message[K]) -> None:
+        match message:
+            case Credit():
+                self.ledger = self.ledger.restore(message)
+            case Watermark(source=source, time=time):
+                clock = self.here.clock.hears(sender, source, time)
+                self.here = replace(self.here, clock=clock)
+                self.timed = True
+                self._do(relayed_time(self.here, self.phase, sender, message))
+            case Records():
+                heard = Heard(sender, version, digest, message)
+                self._follow(take(self.here, self.phase, heard, message))
+            case _:
+                # What may change the event time of the keys that this sender gives.
+                self.timed |= isinstance(message, Acquire | Flushed | RelayedWatermark)
+                if isinstance(message, Acquire):
+                    self.told = {group: time for group, time in self.told.items() if group != sender}
+                self._follow(hear(self.here, self.phase, Heard(sender, version, digest, message), message))
+
+    def _follow(self, transition: Transition[K]) -> None:
+        self.phase, outcomes = transition
+        self._do(outcomes)
+
+    def _do(self, outcomes: Outcomes[K]) -> None:
+        for outcome in outcomes:
+            match outcome:
+                case Post(to=to, message=message):
+                    self._post(to, message)
+                case Take(records=records):
+                    self.effects.append(Apply(records.batch))
+                    batch = records.batch
+                    credit = Credit(records.granter, records.path, batch.source, batch.size_bytes)
+                    self._post(records.origin, credit)
+                case Merge(times=times):
+                    self.here = replace(self.here, clock=replace(self.here.clock, floor=times))
+                    self.told = {None: min(self.told.values())} if self.told else {}
+                    self.timed = True
+                case _:
+                    self.effects.append(outcome)
+
+    def _post(self, to: int, message: Message[K]) -> None:
+        version = version_of(self.phase)
+        if to == self.here.unit:
+            self._hear(to, version.number, version.digest, message)
+            return
+        self.links, number = self.links.sent(to)
+        frame = Frame(self.execution, version.number, version.digest, number, message)
+        self.effects.append(Send(to, frame))

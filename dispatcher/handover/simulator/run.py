@@ -1,0 +1,178 @@
+"""One run, and the tally of many."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from dispatcher.handover.job import (
+    DeadlinePassed,
+    MoveSource,
+    Requested,
+    Rescaling,
+    SnapshotDue,
+    UnitLost,
+)
+from dispatcher.handover.simulator import topology
+from dispatcher.handover.simulator.draw import Chooser, Draw, thresholds
+from dispatcher.handover.simulator.machine import machine
+from dispatcher.handover.simulator.options import Options
+from dispatcher.handover.simulator.source import END, Sources
+from dispatcher.handover.simulator.topology import VnodeVersion
+from dispatcher.handover.simulator.witness import Kind, Violation
+from dispatcher.handover.simulator.world import Tracer, World
+
+STEPS_MAX: Final = 20_000
+DEADLINES_SHARE: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one run. `hops` are those of each record that was applied."""
+
+    seed: int
+    steps: int
+    hops: tuple[int, ...]
+    violation: Violation | None = None
+
+
+class Run:
+    """One run: the world, the draw, and what is asked of the job from outside."""
+
+    def __init__(
+        self, options: Options, seed: int, *, draw: Chooser | None = None, trace: Tracer | None = None
+    ) -> None:
+        self.options = options
+        self.seed = seed
+        self.random = random = Random(f"{seed}")  # noqa: S311 - a schedule, no secret
+        self.draw = draw or Draw(Random(f"{seed} draw"))  # noqa: S311
+        sources = Sources(
+            tuple(f"p{at}" for at in range(options.units_before + 1)), options.records, options.vnodes, random
+        )
+        self.world = World(
+            machine(options.protocol, options.variant),
+            topology.first(options, random),
+            sources,
+            credit_bytes=options.credit_frames,
+            recoverable=options.crash,
+            restart=self._version_after_loss,
+            trace=trace,
+        )
+        self.wishes = self._wishes()
+        self.steps = 0
+
+    def finish(self) -> Outcome:
+        violation = None
+        try:
+            while self.steps < STEPS_MAX and self._advance():
+                self.steps += 1
+            self._end()
+        except Violation as found:
+            violation = found
+        return Outcome(self.seed, self.steps, tuple(self.world.witness.hops.values()), violation)
+
+    def _advance(self) -> bool:
+        """Whether anything could happen."""
+        world = self.world
+        while self.wishes and self.wishes[0][0] <= world.sources.read_count:
+            self.wishes.pop(0)[1]()
+        if world.running and world.deferred:
+            deferred = world.deferred.pop(0)
+            self._rescale() if isinstance(deferred, Requested) else world.tell(deferred)
+        lanes = world.possible()
+        if not lanes and self.wishes:
+            self.wishes.pop(0)[1]()
+            return True
+        lane = self.draw.choose(lanes) if lanes else None
+        if lane is not None:
+            world.happen(lane)
+        return lane is not None
+
+    def _end(self) -> None:
+        world = self.world
+        if self.steps == STEPS_MAX or not world.running or not world.sources.exhausted:
+            raise Violation(
+                Kind.STUCK,
+                f"after {self.steps} steps the job is {type(world.job.phase).__name__}, and"
+                f" {world.sources.read_count} of {self.options.records} records are read",
+            )
+        world.witness.ends(dict(world.version.owners), END)
+
+    def _wishes(self) -> list[tuple[int, Callable[[], None]]]:
+        """What is asked for, and after how many records."""
+        options, random = self.options, self.random
+        asked: list[tuple[int, Callable[[], None]]] = [
+            (at, self._rescale) for at in thresholds(random, 3 if options.overlap else 1, options.records)
+        ]
+        if options.moving_sources:
+            asked += [(at, self._move_source) for at in thresholds(random, 4, options.records)]
+        if options.crash:
+            asked += [(at, self._snapshot) for at in thresholds(random, 1, options.records)]
+            asked += [(at, self._crash) for at in thresholds(random, random.randint(1, 2), options.records)]
+        return sorted(asked, key=lambda wish: wish[0])
+
+    def _rescale(self) -> None:
+        """There and, with `overlap`, back again. Asked anew where the job was busy: the base is another then."""
+        world, options = self.world, self.options
+        there = len(world.version.units) != options.units_after
+        unit_count = options.units_after if there else options.units_before
+        following = topology.following(
+            world.version, world.version.number + 1, unit_count, self.random, remap=options.remap
+        )
+        world.tell(Requested(following))
+
+    def _move_source(self) -> None:
+        world = self.world
+        world.tell(
+            MoveSource(self.random.choice(world.sources.names), self.random.choice(sorted(world.units)))
+        )
+
+    def _snapshot(self) -> None:
+        self.world.tell(SnapshotDue())
+
+    def _crash(self) -> None:
+        world, phase = self.world, self.world.job.phase
+        if isinstance(phase, Rescaling) and self.random.random() < DEADLINES_SHARE:
+            world.tell(DeadlinePassed(phase.next.number))
+        else:
+            world.tell(UnitLost(self.random.choice(sorted(world.units))))
+
+    def _version_after_loss(self, last: VnodeVersion, lost: int | None) -> VnodeVersion:
+        return topology.without(last, last.number + 1, lost, self.random)
+
+
+def run(options: Options, seed: int, trace: Tracer | None = None) -> Outcome:
+    """Raises `Unknown`."""
+    return Run(options, seed, trace=trace).finish()
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of many runs. `failed_seeds` are listed in order."""
+
+    runs: int = 0
+    steps: int = 0
+    violations: Counter[Kind] = field(default_factory=Counter)
+    failed_seeds: list[int] = field(default_factory=list)
+    hops: Counter[int] = field(default_factory=Counter)
+
+    def add(self, outcome: Outcome) -> None:
+        self.runs += 1
+        self.steps += outcome.steps
+        self.hops.update(outcome.hops)
+        if outcome.violation:
+            self.violations[outcome.violation.kind] += 1
+            self.failed_seeds.append(outcome.seed)
+
+    @property
+    def of_each_kind(self) -> dict[str, int]:
+        return {kind.value: self.violations[kind] for kind in Kind}
+
+    @property
+    def hops_max(self) -> int:
+        return max(self.hops, default=0)
+
+    @property
+    def hops_mean(self) -> float:
+        return round(sum(hops * count for hops, count in self.hops.items()) / max(1, self.hops.total()), 3)

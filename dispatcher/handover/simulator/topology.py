@@ -1,0 +1,60 @@
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+
+from dispatcher.handover.simulator.options import Options
+from dispatcher.handover.version import Version
+
+VnodeVersion = Version[int]
+
+
+def first(options: Options, random: Random) -> VnodeVersion:
+    units = range(options.units_before)
+    return version(1, {vnode: random.choice(units) for vnode in range(options.vnodes)}, frozenset(units))
+
+
+def following(
+    base: VnodeVersion, number: int, unit_count: int, random: Random, *, remap: bool = False
+) -> VnodeVersion:
+    """The next mapping, on so many units, of which some join or leave. At least one vnode moves.
+
+    With `remap`, and in half of the cases without, vnodes move between units that stay, too.
+    """
+    units = _units(base.units, unit_count, random)
+    new = [unit for unit in units if unit not in base.units]
+    targets = units if remap or random.random() < 0.5 else new
+    stay = random.random()
+    owners = {}
+    for vnode, owner in base.owners.items():
+        if owner not in units:
+            owners[vnode] = random.choice(units)
+        else:
+            owners[vnode] = random.choice(targets) if targets and random.random() > stay else owner
+    if owners == base.owners and len(units) > 1:
+        vnode = random.choice(sorted(owners))
+        owners[vnode] = random.choice([unit for unit in units if unit != owners[vnode]])
+    return version(number, owners, frozenset(units))
+
+
+def without(base: VnodeVersion, number: int, lost: int | None, random: Random) -> VnodeVersion:
+    """The mapping less the lost unit, which is started again where it was the last one."""
+    units = sorted(base.units - {lost}) or sorted(base.units)
+    owners = {
+        vnode: owner if owner in units else random.choice(units) for vnode, owner in base.owners.items()
+    }
+    return version(number, owners, frozenset(units))
+
+
+def version(number: int, owners: dict[int, int], units: frozenset[int]) -> VnodeVersion:
+    return Version(number, ".".join(map(str, owners.values())), owners, units)
+
+
+def _units(before: frozenset[int], unit_count: int, random: Random) -> list[int]:
+    if unit_count <= len(before):
+        return sorted(random.sample(sorted(before), unit_count))
+    return sorted([*before, *_new(before, unit_count - len(before))])
+
+
+def _new(before: frozenset[int], units: int) -> Iterator[int]:
+    fresh = (unit for unit in count() if unit not in before)
+    return (unit for unit, _ in zip(fresh, range(units), strict=False))

@@ -1,0 +1,262 @@
+"""The job of one run. `events` says what could happen, `happen` does it."""
+
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+from dispatcher.handover.coordinator import advance
+from dispatcher.handover.effect import (
+    Acknowledged,
+    Advance,
+    AdvanceOnly,
+    Apply,
+    Collect,
+    Drained,
+    Drop,
+    Effect,
+    Install,
+    Left,
+    PauseSources,
+    Refuse,
+    Released,
+    Report,
+    ResumeSources,
+    Send,
+    StartSource,
+    StopSource,
+)
+from dispatcher.handover.errors import HandoverError
+from dispatcher.handover.event import Advanced, Collected, Event, Opened, OpenSource, Read, Received
+from dispatcher.handover.job import (
+    Coordinator,
+    Defer,
+    JobEffect,
+    JobEvent,
+    Reported,
+    Restart,
+    Restarted,
+    Running,
+    Seal,
+    Settle,
+    Start,
+    Tell,
+)
+from dispatcher.handover.message import Frame, Records
+from dispatcher.handover.simulator.lanes import ORDERS, REPORTS, SOURCE, STATE, STREAM, Lane, Lanes
+from dispatcher.handover.simulator.machine import Machine
+from dispatcher.handover.simulator.source import Sources
+from dispatcher.handover.simulator.topology import VnodeVersion
+from dispatcher.handover.simulator.witness import Kind, Violation, Witness
+
+Tracer = Callable[[str, object], None]
+
+
+class World:
+    """`restart` makes the mapping after a loss; `trace` is told all that happens."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        version: VnodeVersion,
+        sources: Sources,
+        *,
+        credit_bytes: int,
+        recoverable: bool,
+        restart: Callable[[VnodeVersion, int | None], VnodeVersion],
+        trace: Tracer | None = None,
+    ) -> None:
+        self.machine = machine
+        self.sources = sources
+        self.credit_bytes = credit_bytes
+        self.restart = restart
+        self.trace = trace
+        # Ordinary and direct credit of each unit, and one batch that waits for it.
+        self.witness = Witness(dict(version.owners), 2 * credit_bytes + 1)
+        self.units: dict[int, Any] = {}
+        self.lanes = Lanes()
+        self.deferred: list[JobEvent[int]] = []
+        self.sealed = (self.witness.seals(), sources.positions())
+        readers = {source: at % len(version.units) for at, source in enumerate(sources.names)}
+        self.job: Coordinator[int] = Coordinator(Running(version), 0, readers, recoverable=recoverable)
+        for unit in sorted(version.units):
+            self._start(unit, version)
+        for source, unit in readers.items():
+            self.lanes.put((ORDERS, unit), OpenSource(source))
+
+    def possible(self) -> list[Lane]:
+        """The lanes on which something could happen."""
+        return [*self.lanes.queues, *((SOURCE, source) for source in self.sources.readable())]
+
+    def happen(self, lane: Lane) -> None:
+        """Raises `Violation`."""
+        match lane:
+            case (str(kind), source) if kind == SOURCE:
+                self._read(*self.sources.read(source))
+            case (str(kind), sender, to) if kind == STREAM:
+                self._deliver(sender, to, self.lanes.next(lane))
+            case (str(kind), unit) if kind == ORDERS:
+                self._step(unit, self.lanes.next(lane))
+            case (str(kind), unit) if kind == REPORTS:
+                self.tell(Reported(unit, self.lanes.next(lane)))
+            case (str(kind), _, unit) if kind == STATE:
+                collected: Collected[int] = self.lanes.next(lane)
+                self.witness.collected(collected.key, collected.chunks)
+                self._step(unit, collected)
+
+    def _read(self, unit: int, event: Read[int] | Advanced, time: int) -> None:
+        if isinstance(event, Advanced):
+            self._step(unit, event)
+            return
+        self.witness.reads(unit, event.batch, time, len(self.units))
+        self._step(unit, event)
+        self.witness.rests(unit, event.batch)
+
+    def tell(self, event: JobEvent[int]) -> None:
+        """To the coordinator."""
+        if self.trace:
+            self.trace("coordinator", event)
+        try:
+            self.job, effects = advance(self.job, event)
+        except HandoverError as error:
+            raise Violation(Kind.STUCK, f"coordinator: {error}") from error
+        for effect in effects:
+            if self.trace:
+                self.trace("", effect)
+            self._do_for_job(effect)
+
+    @property
+    def running(self) -> bool:
+        return isinstance(self.job.phase, Running)
+
+    @property
+    def version(self) -> VnodeVersion:
+        return self.job.phase.version
+
+    def _deliver(self, sender: int, to: int, frame: Frame[int]) -> None:
+        if to not in self.units and frame.execution < self.job.execution:
+            return
+        records = frame.message if isinstance(frame.message, Records) else None
+        if records and frame.execution == self.job.execution:
+            self.witness.enters(to, records.batch)
+        self._step(to, Received(sender, frame))
+        if records and frame.execution == self.job.execution:
+            self.witness.rests(to, records.batch)
+
+    def _step(self, unit: int, event: Event[int]) -> None:
+        if self.trace:
+            self.trace(f"unit {unit}", event)
+        if unit not in self.units:
+            self.witness.loses(unit, str(event))
+        try:
+            self.units[unit], effects = self.machine.step(self.units[unit], event)
+        except HandoverError as error:
+            raise Violation(Kind.STUCK, f"unit {unit}: {error}") from error
+        for effect in effects:
+            if self.trace:
+                self.trace("", effect)
+            self._do(unit, effect)
+
+    def _do(self, unit: int, effect: Effect[int]) -> None:
+        match effect:
+            case Send(to=to, frame=frame):
+                if isinstance(frame.message, Records):
+                    self.witness.leaves(unit, frame.message.batch)
+                self.lanes.put((STREAM, unit, to), frame)
+            case Apply(batch=batch):
+                self.witness.applies(unit, batch)
+            case Collect(key=key):
+                self.witness.collects(unit, key)
+                self.lanes.put((STATE, key, unit), Collected(key, _chunks(key, unit)))
+            case Install(key=key, chunks=chunks):
+                self.witness.installs(unit, key, chunks)
+            case Refuse():
+                self._refused(unit, effect)
+            case Acknowledged() | Released() | Drained() | Left():
+                self._report(unit, effect)
+            case Drop():
+                pass
+            case _:
+                self._do_beside(unit, effect)
+
+    def _do_beside(
+        self,
+        unit: int,
+        effect: PauseSources | ResumeSources | StartSource | StopSource | Advance[int] | AdvanceOnly[int],
+    ) -> None:
+        """What is of sources and event time."""
+        match effect:
+            case PauseSources():
+                self.sources.pause(unit)
+            case ResumeSources():
+                self.sources.resume(unit)
+            case StartSource(source=source):
+                self.sources.start(source, unit)
+            case StopSource(source=source):
+                self.sources.stop(source)
+            case Advance(time=time, behind=behind):
+                self.witness.advances(unit, self.witness.keys_at(unit) - behind, time)
+            case AdvanceOnly(time=time, keys=keys):
+                self.witness.advances(unit, keys, time)
+
+    def _refused(self, unit: int, refusal: Refuse[int]) -> None:
+        if refusal.frame.execution == self.job.execution:
+            raise Violation(
+                Kind.LOST, f"unit {unit} refuses a frame of unit {refusal.sender}: {refusal.reason}"
+            )
+
+    def _report(self, unit: int, report: Report) -> None:
+        if isinstance(report, Left):
+            self.witness.departs(unit)
+            del self.units[unit]
+        self.lanes.put((REPORTS, unit), report)
+
+    def _do_for_job(self, effect: JobEffect[int]) -> None:
+        match effect:
+            case Tell(to=to, order=order):
+                self.lanes.put((ORDERS, to), order)
+            case Start(unit=unit, version=version):
+                self._start(unit, version)
+                self._connect(unit)
+            case Defer(event=event):
+                self.deferred.append(event)
+            case Seal():
+                self.sealed = (self.witness.seals(), self.sources.positions())
+            case Restart(lost=lost):
+                self._restart(lost)
+            case Settle():
+                pass
+
+    def _restart(self, lost: int | None) -> None:
+        """All units anew. Frames of the old execution still arrive; orders and reports end with their units."""
+        self.lanes.keep(STREAM)
+        version = self.restart(self.version, lost)
+        sighting, positions = self.sealed
+        self.witness.restarts(sighting, dict(version.owners))
+        self.sources.rewind(positions)
+        self.units.clear()
+        units = sorted(version.units)
+        readers = {source: units[at % len(units)] for at, source in enumerate(self.sources.names)}
+        execution = self.job.execution + 1
+        for unit in units:
+            self._start(unit, version, execution)
+        self.tell(Restarted(execution, version, readers))
+
+    def _start(self, unit: int, version: VnodeVersion, execution: int | None = None) -> None:
+        positions = self.sealed[1]
+        number = self.job.execution if execution is None else execution
+        self.units[unit] = self.machine.started(
+            unit, number, version, credit_bytes=self.credit_bytes, times=self.sources.times(positions)
+        )
+
+    def _connect(self, unit: int) -> None:
+        """Where it was of the job before, its old streams are read to their end first."""
+        for peer in sorted(self.units.keys() - {unit}):
+            while (STREAM, unit, peer) in self.lanes:
+                self._deliver(unit, peer, self.lanes.next((STREAM, unit, peer)))
+            self._step(peer, Opened(unit))
+
+
+def _chunks(key: int, unit: int) -> tuple[bytes, ...]:
+    """The state of a vnode: some have none, which is one empty chunk."""
+    count = crc32(str(key).encode()) % 3
+    return tuple(f"{key} of {unit}, {at}".encode() for at in range(count)) or (b"",)

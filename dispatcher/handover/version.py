@@ -1,0 +1,62 @@
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, Self, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+"""What is moved: a vnode's number, or a key in the seeds' examples."""
+
+
+@dataclass(frozen=True)  # Without slots, for what is computed once.
+class Version(Generic[K]):
+    """A mapping as the protocols see it. A unit of `units` may own nothing."""
+
+    number: int
+    digest: str
+    owners: Mapping[K, int]
+    units: frozenset[int]
+
+    @cached_property
+    def owning(self) -> frozenset[int]:
+        return frozenset(self.owners.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale(Generic[K]):
+    """F and F', and what follows from the two. Use `Rescale.between`.
+
+    `units` is W u W', `receivers` has a set for each giver.
+    """
+
+    base: Version[K]
+    next: Version[K]
+    units: frozenset[int]
+    receivers: Mapping[int, frozenset[int]]
+
+    @classmethod
+    def between(cls, base: Version[K], following: Version[K]) -> Self:
+        receivers: dict[int, frozenset[int]] = {}
+        for key, giver in base.owners.items():
+            receiver = following.owners[key]
+            if receiver != giver:
+                receivers[giver] = receivers.get(giver, frozenset()) | {receiver}
+        return cls(base, following, base.units | following.units, receivers)
+
+    def giver(self, key: K) -> int:
+        return self.base.owners[key]
+
+    def receiver(self, key: K) -> int:
+        return self.next.owners[key]
+
+    def moves(self, key: K) -> bool:
+        return self.base.owners[key] != self.next.owners[key]
+
+    def leaving(self, unit: int) -> tuple[K, ...]:
+        """The keys that `unit` gives, in the mapping's order."""
+        return tuple(key for key, giver in self.base.owners.items() if giver == unit and self.moves(key))
+
+    def givers_to(self, unit: int) -> frozenset[int]:
+        return frozenset(giver for giver, receivers in self.receivers.items() if unit in receivers)
+
+    def removes(self, unit: int) -> bool:
+        return unit not in self.next.units

@@ -1,0 +1,170 @@
+"""`vnodectl handover`: the protocols by which state moves, in a simulated job."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from meta.vnodectl.client import REFUSED
+from meta.vnodectl.options import flattened
+from meta.vnodectl.session import err, print_json
+from meta.vnodectl.waiting import bars
+
+if TYPE_CHECKING:
+    from dispatcher.handover.simulator.options import Options
+    from dispatcher.handover.simulator.run import Tally
+
+BROKEN: Final = 1
+PROGRESS_AFTER_S: Final = 2.0
+
+app = typer.Typer(no_args_is_help=True, help="Try the protocols that move state, in a simulated job.")
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What a run is like, as options."""
+
+    protocol: Annotated[str, typer.Option(help="By which state moves: ordered.")] = "ordered"
+    units_before: Annotated[int, typer.Option("--from", min=1, help="Units before the rescale.")] = 2
+    units_after: Annotated[int, typer.Option("--to", min=1, help="Units after it.")] = 3
+    remap: Annotated[bool, typer.Option("--remap", help="Vnodes move between units that stay, too.")] = False
+    records: Annotated[int, typer.Option(min=1, help="Records of a run.")] = 24
+    vnodes: Annotated[int, typer.Option(min=1, help="Vnodes of a run.")] = 4
+    crash: Annotated[
+        bool, typer.Option("--crash", help="Units are lost, deadlines missed, snapshots taken.")
+    ] = False
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="More rescales, asked for while one is under way.")
+    ] = False
+    moving_sources: Annotated[
+        bool, typer.Option("--moving-sources", help="Source partitions change their unit.")
+    ] = False
+    credit: Annotated[
+        int | None, typer.Option(min=1, metavar="FRAMES", help="Of each unit to each; little, if 1.")
+    ] = None
+    variant: Annotated[
+        str | None, typer.Option(help="A build with a rule left out, like without-rule-5.")
+    ] = None
+
+    @property
+    def options(self) -> "Options":
+        from dispatcher.handover.simulator.options import FRAMES, Options  # noqa: PLC0415 - nobody else needs it
+
+        return Options(
+            protocol=self.protocol,
+            units_before=self.units_before,
+            units_after=self.units_after,
+            remap=self.remap,
+            records=self.records,
+            vnodes=self.vnodes,
+            credit_frames=FRAMES if self.credit is None else self.credit,
+            crash=self.crash,
+            overlap=self.overlap,
+            moving_sources=self.moving_sources,
+            variant=self.variant,
+        )
+
+
+@app.command()
+@flattened
+def simulate(
+    simulated: Simulated,
+    seeds: Annotated[int, typer.Option(min=1, help="How many runs.")] = 1000,
+    first_seed: Annotated[int, typer.Option(min=0, help="The seed of the first.")] = 0,
+) -> None:
+    """Run a protocol under many seeds, and count what it broke; the answer is JSON.
+
+    If anything broke, the exit code is 1, and standard error has the shortest trace that was found of it.
+
+    Example: vnodectl handover simulate --from 3 --to 5 --crash --overlap --credit 1
+    """
+    options = simulated.options
+    with _refused():
+        tally = _tally(options, range(first_seed, first_seed + seeds))
+    print_json(
+        {
+            "protocol": options.protocol,
+            "runs": tally.runs,
+            "steps": tally.steps,
+            "violations": tally.of_each_kind,
+            "failed_seeds": tally.failed_seeds,
+            "hops_max": tally.hops_max,
+            "hops_mean": tally.hops_mean,
+        }
+    )
+    if tally.failed_seeds:
+        _tell_shortest(options, tally)
+        raise typer.Exit(BROKEN)
+
+
+@app.command()
+@flattened
+def replay(
+    simulated: Simulated,
+    seed: Annotated[int, typer.Option(min=0, help="Of the run.")],
+    shortest: Annotated[
+        bool, typer.Option("--shortest", help="Instead, the shortest trace found of the same failure.")
+    ] = False,
+) -> None:
+    """Print the trace of one run: each event, and indented what it led to. Exit code 1 where it broke something.
+
+    Example: vnodectl handover replay --variant without-rule-5 --from 3 --to 3 --remap --seed 5
+    """
+    from dispatcher.handover.simulator.shrink import shrink  # noqa: PLC0415
+    from dispatcher.handover.simulator.transcript import replayed, retraced  # noqa: PLC0415
+
+    options = simulated.options
+    with _refused():
+        lines, outcome = replayed(options, seed)
+    violation = outcome.violation
+    if violation and shortest:
+        failure = shrink(options, seed, violation.kind)
+        lines, violation = retraced(failure), failure.violation
+    for line in lines:
+        print(line)
+    print(violation or f"{outcome.steps} steps, and all held")
+    if violation:
+        raise typer.Exit(BROKEN)
+
+
+def _tally(options: "Options", seeds: range) -> "Tally":
+    from dispatcher.handover.simulator.run import Tally, run  # noqa: PLC0415
+
+    tally, began_s = Tally(), monotonic()
+    with bars() as shown:
+        task = shown.add_task(f"{options.protocol}: {len(seeds)} runs", total=len(seeds), visible=False)
+        for seed in seeds:
+            tally.add(run(options, seed))
+            shown.update(task, advance=1, visible=monotonic() - began_s > PROGRESS_AFTER_S)
+    return tally
+
+
+def _tell_shortest(options: "Options", tally: "Tally") -> None:
+    """For people: how to see the first failure, and the shortest one."""
+    from dispatcher.handover.simulator.run import run  # noqa: PLC0415
+    from dispatcher.handover.simulator.shrink import shrink  # noqa: PLC0415
+    from dispatcher.handover.simulator.transcript import retraced  # noqa: PLC0415
+
+    seed = tally.failed_seeds[0]
+    violation = run(options, seed).violation
+    assert violation is not None
+    failure = shrink(options, seed, violation.kind)
+    err.print(f"seed {seed}: {violation}", markup=False, soft_wrap=True)
+    err.print(f"the shortest run found, {len(failure.lanes)} steps:", markup=False)
+    for line in retraced(failure):
+        err.print(line, markup=False, soft_wrap=True)
+    err.print(str(failure.violation), markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    from dispatcher.handover.simulator.machine import Unknown  # noqa: PLC0415
+
+    try:
+        yield
+    except Unknown as error:
+        print_json({"error": f"unknown-{error.what}", "detail": str(error)})
+        raise typer.Exit(REFUSED) from error

@@ -1,0 +1,66 @@
+"""`ordered` under thousands of schedules, and what the schedules see where one of its rules is left out."""
+
+from itertools import islice
+
+import pytest
+
+from dispatcher.handover.simulator.machine import ORDERED
+from dispatcher.handover.simulator.run import Tally, run
+from dispatcher.handover.simulator.witness import Kind
+from tests.dispatcher.handover.runs import options
+
+SEEDS = 5_000
+SEEDS_LONG = 100_000
+SEEDS_TO_CATCH = 10_000
+
+
+def tally(seeds: range) -> Tally:
+    found = Tally()
+    for seed in seeds:
+        found.add(run(options(seed), seed))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(0, SEEDS), pytest.param(SEEDS, SEEDS_LONG, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+)
+def test_nothing_is_broken(first: int, last: int) -> None:
+    found = tally(range(first, last))
+    assert found.runs == last - first
+    assert (found.failed_seeds, dict(found.violations)) == ([], {})
+    # By way of the old owner is the longest way.
+    assert found.hops_max == 2
+
+
+# What leaving a rule out leads to, among other things.
+CAUGHT = {
+    "without-rule-2": Kind.TWO_OWNERS,
+    "without-rule-3": Kind.TWO_OWNERS,
+    "without-rule-3-for-time": Kind.WATERMARK,
+    "without-rule-4": Kind.ORDER,
+    "without-rule-5": Kind.ORDER,
+    "without-rule-5-own": Kind.ORDER,
+    "without-rule-5-early": Kind.ORDER,
+    "without-rule-5-for-time": Kind.WATERMARK,
+    "without-rule-6": Kind.STUCK,
+    "without-rule-7": Kind.STUCK,
+    "without-rule-9": Kind.UNBOUNDED,
+    "without-source-drain": Kind.ORDER,
+}
+
+
+@pytest.mark.parametrize("variant", ORDERED)
+def test_a_rule_left_out_is_seen(variant: str) -> None:
+    kinds = (
+        outcome.violation.kind
+        for outcome in (run(options(seed, variant), seed) for seed in range(SEEDS_TO_CATCH))
+        if outcome.violation
+    )
+    assert CAUGHT[variant] in islice(kinds, 100)
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    assert [run(options(seed), seed) for seed in range(20)] == [
+        run(options(seed), seed) for seed in range(20)
+    ]

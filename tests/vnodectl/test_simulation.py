@@ -1,0 +1,70 @@
+"""`vnodectl handover`: the answer's form, the exit codes, and that a failure can be looked at."""
+
+import json
+
+import pytest
+
+from tests.vnodectl.terminal import invoke
+
+KINDS = ["two-owners", "lost", "doubled", "order", "overwritten", "stuck", "unbounded", "watermark"]
+BROKEN = ("--variant", "without-rule-3", "--from", "3", "--to", "3", "--remap")
+
+
+def test_nothing_is_broken_and_the_same_seeds_give_the_same_answer() -> None:
+    command = "handover simulate --protocol ordered --from 3 --to 4 --seeds 20 --first-seed 5 --records 12 --vnodes 3"
+    ran = invoke(*command.split(), "--crash", "--overlap", "--moving-sources", "--credit", "1")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    answer = json.loads(ran.stdout)
+    assert list(answer) == [
+        "protocol",
+        "runs",
+        "steps",
+        "violations",
+        "failed_seeds",
+        "hops_max",
+        "hops_mean",
+    ]
+    assert (answer["protocol"], answer["runs"], answer["failed_seeds"]) == ("ordered", 20, [])
+    assert answer["violations"] == dict.fromkeys(KINDS, 0)
+    assert answer["steps"] > 200
+    assert 0 < answer["hops_mean"] <= answer["hops_max"] <= 3
+    again = invoke(*command.split(), "--crash", "--overlap", "--moving-sources", "--credit", "1")
+    assert again.stdout == ran.stdout
+
+
+def test_what_is_broken_is_counted_and_the_shortest_trace_of_it_shown() -> None:
+    ran = invoke("handover", "simulate", "--seeds", "20", *BROKEN)
+    assert ran.exit_code == 1
+    answer = json.loads(ran.stdout)
+    assert answer["violations"]["two-owners"] == len(answer["failed_seeds"]) > 0
+    first, *trace, last = ran.stderr.splitlines()
+    assert first.startswith(f"seed {answer['failed_seeds'][0]}: two-owners: ")
+    assert last.startswith("two-owners: ")
+    replayed = invoke("handover", "replay", "--seed", str(answer["failed_seeds"][0]), *BROKEN)
+    assert replayed.exit_code == 1
+    assert len(trace) < len(replayed.stdout.splitlines()) / 2
+
+
+def test_replay_prints_the_whole_run() -> None:
+    ran = invoke("handover", "replay", "--seed", "1")
+    assert ran.exit_code == 0
+    for line in ("unit 0: is to read p0", "coordinator: version 2 is published: ", "  version 2 is complete"):
+        assert line in ran.stdout
+    assert ran.stdout.endswith(" steps, and all held\n")
+    assert invoke("handover", "replay", "--seed", "1").stdout == ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "known"),
+    [
+        (["--protocol", "teleport"], "unknown-protocol", "ordered"),
+        (["--variant", "without-rule-12"], "unknown-variant", "without-rule-5"),
+    ],
+)
+def test_an_unknown_protocol_or_variant_is_refused(arguments: list[str], error: str, known: str) -> None:
+    for command in (["simulate"], ["replay", "--seed", "1"]):
+        ran = invoke("handover", *command, *arguments)
+        assert ran.exit_code == 2
+        answer = json.loads(ran.stdout)
+        assert answer["error"] == error
+        assert known in answer["detail"]
