@@ -1,10 +1,11 @@
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from random import Random
 from typing import Final, Protocol
 
 from dispatcher.handover.simulator.lanes import Lane
 
-LANES_SLOW_MAX: Final = 0.4
+SLOW_SHARES: Final = (0.0, 0.1, 0.4)
+SLOW_UNIT_SHARES: Final = (0.0, 0.0, 0.3)
 PATIENCE: Final = 12
 """How often a slow lane is passed over, at most."""
 
@@ -19,8 +20,8 @@ class Draw:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.slow_share = random.choice((0.0, 0.1, LANES_SLOW_MAX))
-        self.units_slow_share = random.choice((0.0, 0.0, 0.3))
+        self.slow_share = random.choice(SLOW_SHARES)
+        self.units_slow_share = random.choice(SLOW_UNIT_SHARES)
         self.slow: dict[Lane, bool] = {}
         self.slow_units: dict[int, bool] = {}
 
@@ -46,11 +47,6 @@ class Draw:
         if unit not in self.slow_units:
             self.slow_units[unit] = self.random.random() < self.units_slow_share
         return self.slow_units[unit]
-
-
-def thresholds(random: Random, count: int, records: int) -> Iterator[int]:
-    """After how many records something is asked for, in order."""
-    return iter(sorted(random.randrange(records + 1) for _ in range(count)))
 
 
 class Script:

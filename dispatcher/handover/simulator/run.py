@@ -15,7 +15,7 @@ from dispatcher.handover.job import (
     UnitLost,
 )
 from dispatcher.handover.simulator import topology
-from dispatcher.handover.simulator.draw import Chooser, Draw, thresholds
+from dispatcher.handover.simulator.draw import Chooser, Draw
 from dispatcher.handover.simulator.machine import machine
 from dispatcher.handover.simulator.options import Options
 from dispatcher.handover.simulator.source import END, Sources
@@ -94,23 +94,22 @@ class Run:
         if self.steps == STEPS_MAX or not world.running or not world.sources.exhausted:
             raise Violation(
                 Kind.STUCK,
-                f"after {self.steps} steps the job is {type(world.job.phase).__name__}, and"
-                f" {world.sources.read_count} of {self.options.records} records are read",
+                f"after {self.steps} steps the job is {type(world.job.phase).__name__}, and its sources are at"
+                f" {world.sources.position}",
             )
         world.witness.ends(dict(world.version.owners), END)
 
     def _wishes(self) -> list[tuple[int, Callable[[], None]]]:
-        """What is asked for, and after how many records."""
+        """What is asked for, and after how many records (and watermarks)."""
         options, random = self.options, self.random
-        asked: list[tuple[int, Callable[[], None]]] = [
-            (at, self._rescale) for at in thresholds(random, 3 if options.overlap else 1, options.records)
-        ]
+        asked = [self._rescale] * (3 if options.overlap else 1)
         if options.moving_sources:
-            asked += [(at, self._move_source) for at in thresholds(random, 4, options.records)]
+            asked += [self._move_source] * 4
         if options.crash:
-            asked += [(at, self._snapshot) for at in thresholds(random, 1, options.records)]
-            asked += [(at, self._crash) for at in thresholds(random, random.randint(1, 2), options.records)]
-        return sorted(asked, key=lambda wish: wish[0])
+            asked += [self._snapshot, *[self._crash] * random.randint(1, 2)]
+        return sorted(
+            ((random.randrange(options.records + 1), wish) for wish in asked), key=lambda wish: wish[0]
+        )
 
     def _rescale(self) -> None:
         """There and, with `overlap`, back again. Asked anew where the job was busy: the base is another then."""

@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-from itertools import count
 from random import Random
 
 from dispatcher.handover.simulator.options import Options
@@ -52,9 +50,6 @@ def version(number: int, owners: dict[int, int], units: frozenset[int]) -> Vnode
 def _units(before: frozenset[int], unit_count: int, random: Random) -> list[int]:
     if unit_count <= len(before):
         return sorted(random.sample(sorted(before), unit_count))
-    return sorted([*before, *_new(before, unit_count - len(before))])
-
-
-def _new(before: frozenset[int], units: int) -> Iterator[int]:
-    fresh = (unit for unit in count() if unit not in before)
-    return (unit for unit, _ in zip(fresh, range(units), strict=False))
+    # The smallest numbers that are free, so that a unit that was removed comes back.
+    new = sorted(set(range(unit_count)) - before)[: unit_count - len(before)]
+    return sorted([*before, *new])

@@ -1,4 +1,4 @@
-"""The job of one run. `events` says what could happen, `happen` does it."""
+"""The job of one run: `possible` says where something could happen next, `happen` lets it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -133,14 +133,15 @@ class World:
         return self.job.phase.version
 
     def _deliver(self, sender: int, to: int, frame: Frame[int]) -> None:
-        if to not in self.units and frame.execution < self.job.execution:
+        stale = frame.execution < self.job.execution
+        if stale and to not in self.units:
             return
-        records = frame.message if isinstance(frame.message, Records) else None
-        if records and frame.execution == self.job.execution:
-            self.witness.enters(to, records.batch)
+        if stale or not isinstance(frame.message, Records):
+            self._step(to, Received(sender, frame))
+            return
+        self.witness.enters(to, frame.message.batch)
         self._step(to, Received(sender, frame))
-        if records and frame.execution == self.job.execution:
-            self.witness.rests(to, records.batch)
+        self.witness.rests(to, frame.message.batch)
 
     def _step(self, unit: int, event: Event[int]) -> None:
         if self.trace:
