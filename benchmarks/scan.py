@@ -293,10 +293,12 @@ def _bytes_read(spark: SparkSession, work: Callable[[], object]) -> int:
     """
     settings = spark.sparkContext._jsc.hadoopConfiguration()
     settings.set(_VECTORED, "false")
-    before = _input_bytes(spark)
-    work()
-    settings.set(_VECTORED, "true")
-    return _input_bytes(spark) - before
+    try:
+        before = _input_bytes(spark)
+        work()
+        return _input_bytes(spark) - before
+    finally:
+        settings.unset(_VECTORED)
 
 
 def _input_bytes(spark: SparkSession) -> int:

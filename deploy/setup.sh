@@ -121,9 +121,9 @@ setup_driver() {
   rm -rf "$folder"
 }
 
-# It knows the mirrors and proxies of this machine.
+# It knows the mirrors and proxies of this machine. Neither of the two gives up by itself where nobody answers.
 driver_by_maven() {
-  command -v mvn >/dev/null && mvn --batch-mode --quiet \
+  command -v mvn >/dev/null && timeout 120 mvn --batch-mode --quiet \
     org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -DoutputDirectory="$1" \
     -Dartifact="org.postgresql:postgresql:$DRIVER_VERSION" >&2
 }
@@ -132,7 +132,7 @@ driver_by_maven() {
 driver_by_ivy() {
   local ivy
   ivy=$(.venv/bin/python -c 'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])')
-  "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Divy.default.ivy.user.dir="$1/ivy" -Dsun.net.client.defaultConnectTimeout=10000 \
+  timeout 120 "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Divy.default.ivy.user.dir="$1/ivy" -Dsun.net.client.defaultConnectTimeout=10000 \
     -jar "$ivy"/jars/ivy-*.jar -error -dependency org.postgresql postgresql "$DRIVER_VERSION" -confs master -types jar \
     -retrieve "$1/[artifact]-[revision].[ext]" >&2
 }

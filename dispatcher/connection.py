@@ -13,8 +13,6 @@ from dispatcher.service import TIMEOUT_MS, Service, open_http
 from dispatcher.standing import Standing
 from meta.etcd.connection import Credentials, Tls
 
-# For each call to etcd and to the service.
-
 
 class Connection:
     """What `Subscription(connection, ...)` shares with others: the HTTP client and, for each fragment, one watch.

@@ -14,6 +14,7 @@ from dispatcher.errors import ServiceRefused, ServiceUnreachable
 from dispatcher.ledger import Coordination
 from meta.mapping.publication import Current, MappingVersion, Phase, decode_body
 
+# For each call to etcd and to the service.
 TIMEOUT_MS = 2000
 
 # A kept connection died with an earlier process of the service. Every call is idempotent, so it is made once more; a

@@ -23,7 +23,7 @@ from dispatcher.scan.plan import ScanGroup, ScanPlan, plan_scan
 from dispatcher.table.columns import logged
 from dispatcher.table.errors import UnknownColumns
 from dispatcher.table.file import DELETED, PREFIX, STORAGE_KEY, Kind
-from dispatcher.table.location import literal_path
+from dispatcher.table.location import is_object_store, literal_path
 from dispatcher.table.state_table import StateTable
 from meta.mapping.mapping import VnodeMapping
 from storage_keys.predicate import Predicate
@@ -62,7 +62,10 @@ def scan(  # noqa: PLR0913 - what a scan is asked for, all by name
     decides which files are opened.
 
     `each_group` is applied to the rows of every group by themselves, which are one partition for Spark: so a `groupBy`
-    of the distribution key's columns (and others) in it is right, and shuffles nothing. It must give one partition.
+    of the distribution key's columns (and others) in it is right, and shuffles nothing. It must give one partition. It
+    is applied to empty groups, too.
+
+    For the session, `spark.sql.codegen.wholeStage.union.enabled` is switched off unless it is set.
 
     Raises `UnknownColumns`, `StorageKeyError` for a filter that cannot be used, `Malformed` for an unowned vnode.
     """
@@ -71,6 +74,8 @@ def scan(  # noqa: PLR0913 - what a scan is asked for, all by name
     asked = conditions(table.columns, filters)
     whole_keys = each_group is not None
     plan = planned(table, mapping, asked, tasks=tasks, version=version, whole_prefixes=whole_keys)
+    # In the code of a union's stage each row is copied, which takes half as long as reading it.
+    spark.conf.set(_UNION_CODE, spark.conf.get(_UNION_CODE, "false") or "false")
     read = _Read(spark, table, names, asked)
     groups = [read.rows_of(group) for group in plan.groups]
     if each_group is None:
@@ -112,8 +117,6 @@ class _Read:
     def __init__(
         self, spark: SparkSession, table: StateTable, names: Sequence[str], asked: Conditions
     ) -> None:
-        # In the code of a union's stage each row is copied, which takes half as long as reading it.
-        spark.conf.set(_UNION_CODE, spark.conf.get(_UNION_CODE, "false") or "false")
         self._spark = spark
         self._names = list(names)
         # Where nothing can pass no group has files, and the condition would show Spark that all are empty.
@@ -121,7 +124,10 @@ class _Read:
         self._asked = [] if condition is None else [condition]
         self._columns = logged(table.columns)
         self._given = self._schema(dict.fromkeys([*names, *asked.columns]) or [STORAGE_KEY])
-        self._is_native = _spark_knows(spark, table.uri)
+        # Spark's reader would not take the table's own credentials.
+        self._is_native = _spark_knows(spark, table.uri) and not (
+            table.storage_options and is_object_store(table.uri)
+        )
         self._wanted = Wanted.of(table, self._given, asked)
         self.nothing = _nothing(spark, self._schema(names))
         self._no_rows = self.nothing.coalesce(1)

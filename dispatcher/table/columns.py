@@ -115,7 +115,8 @@ def _require_storable(column: str, type_: DataType, *, in_map: bool) -> None:
         found = StructType.fromJson(json.loads(Schema.from_json(alone.json()).to_json()))
     except (ValueError, PySparkException):
         found = None
-    if found != alone or isinstance(type_, NullType):
+    # Parquet has no struct of nothing.
+    if found != alone or isinstance(type_, NullType | StructType):
         place = "a column of a Delta table"
         raise UnsupportedType(type_.simpleString(), _instead_of(type_), place).in_column(column)
 
@@ -123,7 +124,7 @@ def _require_storable(column: str, type_: DataType, *, in_map: bool) -> None:
 def _leaves(name: str, type_: DataType, *, in_map: bool = False) -> Iterator[tuple[str, DataType, bool]]:
     """The types that have no others within, the path to each as Delta writes it, and whether that is through a map."""
     match type_:
-        case StructType():
+        case StructType() if type_.fields:
             for field in type_.fields:
                 yield from _leaves(f"{name}.{field.name}", field.dataType, in_map=in_map)
         case ArrayType():

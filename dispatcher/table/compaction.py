@@ -102,8 +102,10 @@ def parts(compaction: Compaction, fan_in: int = FAN_IN) -> tuple[Compaction, ...
         found.append(taken)
         taken = files
         if overlap(files) > fan_in:
-            # All of one kind, and changes without a key twice: any of them may be merged.
-            found += [files[start : start + fan_in] for start in range(0, len(files), fan_in)]
+            # All of one kind, and changes without a key twice: any of them may be merged. As many would come out of
+            # files that have one prefix alone.
+            pieces = [files[start : start + fan_in] for start in range(0, len(files), fan_in)]
+            found += [piece for piece in pieces if piece[0].first_prefix != piece[-1].last_prefix]
             taken = []
     return tuple(Compaction(tuple(files), whole=False) for files in found if overlap(files) > 1)
 

@@ -63,7 +63,8 @@ class NotCommitted(TableError):
         self.reason = reason
         super().__init__(
             f"{what} was not committed to {uri}: {reason}; see whether this user may write to _delta_log there and"
-            " whether there is space, then write it again"
+            " whether there is space, then write it again (with the same app_id and batch_id: an object store may still"
+            " do what it did not answer)"
         )
 
 

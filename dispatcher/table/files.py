@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 from uuid import uuid4
@@ -78,8 +79,14 @@ def filesystem_of(root: str, storage_options: Mapping[str, str] = NO_OPTIONS) ->
     URLs are opened as deltalake opens them: what the options do not say, the process's environment does.
     """
     if "://" in root:
-        return fs.PyFileSystem(DeltaStorageHandler(root, dict(storage_options))), ""
+        return _store(root, tuple(sorted(storage_options.items()))), ""
     return fs.LocalFileSystem(), root
+
+
+@lru_cache(maxsize=8)
+def _store(root: str, storage_options: tuple[tuple[str, str], ...]) -> fs.FileSystem:
+    """Once for many files: it asks who it is, and where, before its first answer."""
+    return fs.PyFileSystem(DeltaStorageHandler(root, dict(storage_options)))
 
 
 def open_file(path: str, storage_options: Mapping[str, str] = NO_OPTIONS) -> pa.NativeFile:

@@ -8,6 +8,8 @@ from dispatcher.table.errors import NotAStateTable
 def location_of(uri: str | Path) -> str:
     """Paths made absolute: an executor has another working folder."""
     if isinstance(uri, str) and "://" in uri:
+        if not {*"%?#"}.isdisjoint(uri):
+            raise NotAStateTable(uri, "'%', '?' and '#' have a meaning in URLs; use a URL without them")
         return uri.rstrip("/")
     path = str(Path(uri).absolute())
     if "%" in path:
@@ -19,3 +21,7 @@ def literal_path(path: str) -> str:
     """As Spark's reader takes it, which expands patterns and looks for bare paths in the default file system."""
     escaped = "".join(f"\\{char}" if char in "*?[]{}\\" else char for char in path)
     return escaped if "://" in path else f"file:{escaped}"
+
+
+def is_object_store(uri: str) -> bool:
+    return "://" in uri and not uri.startswith("file:")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
 import stamina
@@ -31,6 +32,8 @@ from dispatcher.table.files import WrittenFile
 
 APP_ID_PREFIX: Final = "vnodemap."
 _SEQUENCE_ID, _REPLACED_ID, _KEPT_ID = "vnodemap.sequence", "vnodemap.replaced", "vnodemap.kept"
+
+_COMMIT: Final = "vnodemap.commit"
 
 _LOG_KEPT_HOURS: Final = 30 * 24
 _CONFIGURATION: Final = {
@@ -75,6 +78,25 @@ class Snapshot:
 
     version: int
     files: tuple[DataFile, ...]
+
+
+class _Own:
+    """A mark by which a commit is found again: one may land though an error says that it did not.
+
+    So it is where the checkpoint after it fails, or the answer of a file system is lost and the call made again. Its
+    files are no mark, since a compaction may have replaced them by then.
+    """
+
+    def __init__(self) -> None:
+        self._id = uuid4().hex
+
+    def properties(self, transactions: list[Transaction]) -> CommitProperties:
+        return CommitProperties(custom_metadata={_COMMIT: self._id}, app_transactions=transactions)
+
+    def landed(self, delta: DeltaTable, since: int) -> bool:
+        """In a later version than `since`."""
+        later = delta.version() - since
+        return later > 0 and any(commit.get(_COMMIT) == self._id for commit in delta.history(later))
 
 
 class _Overtaken(Exception):
@@ -149,6 +171,7 @@ class Log:
         `begun` is what `begin` returned before they were written. Raises `ConcurrentCommit`, and `NotCommitted` where
         the log cannot be written.
         """
+        since, own = self.opened().version(), _Own()
         try:
             for attempt in stamina.retry_context(
                 on=_Overtaken,
@@ -159,16 +182,25 @@ class Log:
                 wait_jitter=0.1,
             ):
                 with attempt:
-                    return self._add(files, batch, begun, replacing=replacing)
+                    return self._add(files, batch, begun, since, own, replacing=replacing)
         except _Overtaken as error:
             raise ConcurrentCommit(self.uri, str(batch or "a write"), f"{error}; write it again") from error
         raise AssertionError("stamina returns or raises")
 
     def _add(
-        self, files: Sequence[WrittenFile], batch: Batch | None, begun: int | None, *, replacing: bool
+        self,
+        files: Sequence[WrittenFile],
+        batch: Batch | None,
+        begun: int | None,
+        since: int,
+        own: "_Own",
+        *,
+        replacing: bool,
     ) -> Commit:
         # What is committed between this state of the log and ours makes it fail, if it is of our app or takes a number.
         delta = self.opened()
+        if own.landed(delta, since):
+            return _committed(delta, files)
         if batch is not None and (committed := delta.transaction_version(batch.app_id)) != begun:
             if committed == batch.id:
                 return Commit(delta.version(), 0, (), skipped=True)
@@ -186,15 +218,14 @@ class Log:
                 "overwrite" if replacing else "append",
                 delta.schema(),
                 partition_by=[SEQUENCE, KIND],
-                commit_properties=CommitProperties(app_transactions=transactions),
+                commit_properties=own.properties(transactions),
             )
         except (DeltaError, OSError) as error:
             now = self.opened()
-            if _holds(now, files):
-                # It landed, and what failed is a checkpoint after it.
+            if own.landed(now, since):
                 return _committed(now, files)
             if now.version() > delta.version():
-                raise _Overtaken(str(error)) from error
+                raise _Overtaken(_reason(error)) from error
             raise NotCommitted(self.uri, str(batch or "a write"), _reason(error)) from error
         return _committed(delta, files)
 
@@ -203,7 +234,8 @@ class Log:
     ) -> Commit:
         """Put the files, each with its sequence, in the place of those `gone`, which hold the same rows.
 
-        Commits since the snapshot that add rows do not matter. Raises `ConcurrentCommit` after one that replaced some.
+        Commits since the snapshot that add rows do not matter. Raises `ConcurrentCommit` after one that replaced some,
+        and `NotCommitted` where the log cannot be written.
         """
         delta = self.opened()
         delta.load_as_version(snapshot.version)
@@ -211,23 +243,25 @@ class Log:
             *(_removed(self.uri, file) for file in gone),
             *(_added(file, sequence, data_change=False) for file, sequence in files),
         ]
-        transactions = [Transaction(_REPLACED_ID, _next(delta, _REPLACED_ID))]
+        written, own = [file for file, _ in files], _Own()
         try:
             delta.create_write_transaction(
                 actions,
                 "append",
                 delta.schema(),
                 partition_by=[SEQUENCE, KIND],
-                commit_properties=CommitProperties(app_transactions=transactions),
+                commit_properties=own.properties([Transaction(_REPLACED_ID, _next(delta, _REPLACED_ID))]),
             )
-        except CommitFailedError as error:
-            reason = f"another compaction or an overwrite came between ({error}); compact again if it is still needed"
-            raise ConcurrentCommit(self.uri, "a compaction", reason) from error
         except (DeltaError, OSError) as error:
-            if _holds(now := self.opened(), [file for file, _ in files]):
-                return _committed(now, [file for file, _ in files])
-            raise NotCommitted(self.uri, "a compaction", _reason(error)) from error
-        return _committed(delta, [file for file, _ in files])
+            now = self.opened()
+            if own.landed(now, snapshot.version):
+                return _committed(now, written)
+            if not isinstance(error, CommitFailedError):
+                raise NotCommitted(self.uri, "a compaction", _reason(error)) from error
+            came = f"another compaction or an overwrite came between ({_reason(error)})"
+            reason = f"{came}; compact again if it is still needed"
+            raise ConcurrentCommit(self.uri, "a compaction", reason) from error
+        return _committed(delta, written)
 
     def vacuum(self, older_than_hours: int, *, dry_run: bool) -> tuple[str, ...]:
         """The names of the files that are removed, or would be; some that had gone before may be named again."""
@@ -262,7 +296,7 @@ class Log:
                 commit_properties=CommitProperties(app_transactions=[Transaction(_KEPT_ID, version)]),
             )
         except CommitFailedError as error:
-            reason = f"another vacuum came between ({error}); that one does the work"
+            reason = f"another vacuum came between ({_reason(error)}); that one does the work"
             raise ConcurrentCommit(self.uri, "a vacuum", reason) from error
         delta.update_incremental()
 
@@ -289,11 +323,6 @@ def _versions(delta: DeltaTable) -> range:
 def _reason(error: Exception) -> str:
     """On one line; deltalake paints it for a terminal."""
     return " ".join(_PAINT.sub("", str(error)).split())
-
-
-def _holds(delta: DeltaTable, files: Sequence[WrittenFile]) -> bool:
-    names = {file.name for file in files}
-    return not names.isdisjoint(uri.rpartition("/")[2] for uri in delta.file_uris())
 
 
 def _committed(delta: DeltaTable, files: Sequence[WrittenFile]) -> Commit:

@@ -79,7 +79,8 @@ class StateTable:
     out. With an `app_id` and a `batch_id` a write is committed once: it is skipped while that batch is the last of
     the app id, which is one query's own and lasts as long as its checkpoint. Two writers at once both land, one after
     the other. Raised are `TableMismatch`, `UnknownColumns`, `UnusableBatch`; `AnotherCheckpoint` where the batch ids
-    went back; `ConcurrentCommit` where another query wrote as the same app meanwhile.
+    went back; `ConcurrentCommit` where another query wrote as the same app meanwhile; `NotCommitted` where the log
+    cannot be written.
     """
 
     uri: str

@@ -36,7 +36,9 @@ Uri = Annotated[str, typer.Argument(metavar="URI", help="The table's path, or an
 Option = Annotated[
     list[str] | None,
     typer.Option(
-        "--option", metavar="KEY=VALUE", help="One of deltalake's storage options; as often as you like."
+        "--option",
+        metavar="KEY=VALUE",
+        help="One of deltalake's storage options; secrets rather in the environment.",
     ),
 ]
 
@@ -288,7 +290,8 @@ def _first_words(error: Exception) -> str:
 def _options(given: Sequence[str]) -> dict[str, str]:
     for one in given:
         if "=" not in one:
-            raise typer.BadParameter(f"{one!r} is no KEY=VALUE", param_hint="--option")
+            # Not shown, since it may be a secret.
+            raise typer.BadParameter("one of them is no KEY=VALUE", param_hint="--option")
     return dict(one.split("=", 1) for one in given)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql.types import StructType
 
 from dispatcher.table.columns import logged
@@ -200,16 +201,41 @@ def test_a_full_disk_is_told_at_once_and_the_table_stays_as_it_was(small_disk: P
     assert names(log) == {"a": 1, "b": 2}
 
 
-def test_a_commit_that_landed_before_it_failed_has_landed(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a full disk has room for the commit and none for the checkpoint after it."""
+@pytest.mark.parametrize("error", [OSError("no space for a checkpoint"), CommitFailedError("it is there")])
+def test_a_commit_that_landed_before_it_failed_has_landed(
+    log: Log, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """As where a full disk has no room for the checkpoint after it, or a file system repeats a call on its own."""
     commit = DeltaTable.create_write_transaction
 
     def failing(self: DeltaTable, *args: Any, **kwargs: Any) -> None:
         commit(self, *args, **kwargs)
-        raise OSError("no space for a checkpoint")
+        raise error
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", failing)
     assert add(log, "a") == 1
     before = log.snapshot()
     assert log.replace(before, before.files, [(written(log, "b"), 1)]).version == 2
     assert names(log) == {"b": 1}
+    # Of a table that is empty now, there are no files to know it by.
+    before = log.snapshot()
+    assert log.replace(before, before.files, []).version == 3
+    assert log.add([], None, None, replacing=True).version == 4
+    assert log.versions() == range(5)
+
+
+def test_a_commit_that_landed_and_was_compacted_is_not_made_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = DeltaTable.create_write_transaction
+
+    def compacted_meanwhile(self: DeltaTable, *args: Any, **kwargs: Any) -> None:
+        monkeypatch.undo()
+        commit(self, *args, **kwargs)
+        before = log.snapshot()
+        log.replace(before, before.files, [(written(log, "compacted"), 1)])
+        raise CommitFailedError("it is there")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", compacted_meanwhile)
+    add(log, "a")
+    assert names(log) == {"compacted": 1}

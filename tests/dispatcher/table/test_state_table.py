@@ -237,6 +237,9 @@ def test_a_table_of_another_format_or_none_at_all_is_refused(tmp_path: Path) -> 
 def test_a_path_that_deltalake_would_misread_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotAStateTable, match="without '%'"):
         StateTable.create_or_open(tmp_path / "a%20b", KEY, COLUMNS)
+    for name in ("a%20b", "a#b", "a?b"):
+        with pytest.raises(NotAStateTable, match="have a meaning in URLs"):
+            StateTable.create_or_open(f"file://{tmp_path}/{name}", KEY, COLUMNS)
 
 
 def test_a_place_that_is_no_table_or_is_one_no_more_is_refused_by_name(
@@ -307,6 +310,7 @@ def test_a_wide_table_keeps_the_statistics_of_its_prefixes(spark: SparkSession, 
         (YearMonthIntervalType(), "int for months"),
         (DayTimeIntervalType(0, 1), "use interval day to second"),
         (NullType(), "the type that its values will have"),
+        (StructType(), "a struct of other types"),
     ],
     ids=str,
 )
