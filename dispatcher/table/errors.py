@@ -131,3 +131,13 @@ class VersionGone(TableError):
         super().__init__(
             f"there is no version {version} of {uri}: versions {first} to {last} are kept; read one of them{advice}"
         )
+
+
+class BadRetention(TableError):
+    def __init__(self, uri: str, hours: object, hours_max: int) -> None:
+        self.uri = uri
+        self.hours = hours
+        self.hours_max = hours_max
+        super().__init__(
+            f"older_than_hours is a whole number from 0 to {hours_max}, not {hours!r}; {uri} is as it was"
+        )

@@ -73,6 +73,15 @@ def remove_files(root: str, names: Iterable[str], storage_options: Mapping[str, 
         _remove(filesystem, f"{folder}/{name}")
 
 
+def existing_files(
+    root: str, names: Iterable[str], storage_options: Mapping[str, str] = NO_OPTIONS
+) -> tuple[str, ...]:
+    filesystem, folder = filesystem_of(root, storage_options)
+    ordered = sorted(names)
+    found = filesystem.get_file_info([f"{folder}/{name}" for name in ordered])
+    return tuple(name for name, info in zip(ordered, found, strict=True) if info.type != fs.FileType.NotFound)
+
+
 def filesystem_of(root: str, storage_options: Mapping[str, str] = NO_OPTIONS) -> tuple[fs.FileSystem, str]:
     """The file system that has the folder `root`, and the folder in it.
 

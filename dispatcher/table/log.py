@@ -21,6 +21,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from dispatcher.table.errors import (
     AnotherCheckpoint,
+    BadRetention,
     ConcurrentCommit,
     ForeignFile,
     NotAStateTable,
@@ -28,7 +29,7 @@ from dispatcher.table.errors import (
     VersionGone,
 )
 from dispatcher.table.file import KIND, PREFIX, SEQUENCE, DataFile, Kind
-from dispatcher.table.files import WrittenFile
+from dispatcher.table.files import WrittenFile, existing_files
 
 APP_ID_PREFIX: Final = "vnodemap."
 _SEQUENCE_ID, _REPLACED_ID, _KEPT_ID = "vnodemap.sequence", "vnodemap.replaced", "vnodemap.kept"
@@ -44,6 +45,7 @@ _CONFIGURATION: Final = {
     "delta.logRetentionDuration": f"interval {_LOG_KEPT_HOURS} hours",
 }
 _MS_OF_HOUR: Final = 3_600_000
+RETENTION_HOURS_MAX: Final = 100 * 366 * 24
 _RACING_S: Final = 120.0
 _PAINT: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 
@@ -264,13 +266,34 @@ class Log:
         return _committed(delta, written)
 
     def vacuum(self, older_than_hours: int, *, dry_run: bool) -> tuple[str, ...]:
-        """The names of the files that are removed, or would be; some that had gone before may be named again."""
+        """The names of the files that are removed, or would be. Raises `BadRetention`, `NotCommitted`."""
+        if type(older_than_hours) is not int or not 0 <= older_than_hours <= RETENTION_HOURS_MAX:
+            raise BadRetention(self.uri, older_than_hours, RETENTION_HOURS_MAX)
+        try:
+            return self._vacuum(older_than_hours, dry_run=dry_run)
+        except (DeltaError, OSError) as error:
+            raise NotCommitted(self.uri, "a vacuum", _reason(error)) from error
+
+    def _vacuum(self, older_than_hours: int, *, dry_run: bool) -> tuple[str, ...]:
         delta = self.opened()
         now_ms = time.time_ns() // 1_000_000
         first, since_ms = _newest_at(delta, now_ms - older_than_hours * _MS_OF_HOUR)
-        if not dry_run and first > _versions(delta)[0]:
+        found = self._removed_by(delta, first, older_than_hours, dry_run=True)
+        if dry_run or not (found or first > _versions(delta)[0]):
+            return found
+        if first > _versions(delta)[0]:
             # First of all, so that nobody begins to read what is about to go.
             self._keep_from(delta, first)
+        self._removed_by(delta, first, older_than_hours, dry_run=False)
+        delta.create_checkpoint()
+        # Delta goes by the age of the log's files, which a version may need that nothing has followed for long.
+        if since_ms > now_ms - _LOG_KEPT_HOURS * _MS_OF_HOUR:
+            delta.cleanup_metadata()
+        return found
+
+    def _removed_by(
+        self, delta: DeltaTable, first: int, older_than_hours: int, *, dry_run: bool
+    ) -> tuple[str, ...]:
         names = delta.vacuum(
             retention_hours=older_than_hours,
             dry_run=dry_run,
@@ -279,12 +302,10 @@ class Log:
             # All of them: for the oldest alone, Delta forgets in a week which files the others have.
             keep_versions=list(range(first, delta.version() + 1)),
         )
-        if not dry_run:
-            delta.create_checkpoint()
-            # Delta goes by the age of the log's files, which a version may need that nothing has followed for long.
-            if since_ms > now_ms - _LOG_KEPT_HOURS * _MS_OF_HOUR:
-                delta.cleanup_metadata()
-        return tuple(sorted({name.removeprefix(f"{self.uri}/") for name in names}))
+        # Delta names those again that an earlier vacuum removed.
+        return existing_files(
+            self.uri, {name.removeprefix(f"{self.uri}/") for name in names}, self.storage_options
+        )
 
     def _keep_from(self, delta: DeltaTable, version: int) -> None:
         try:

@@ -58,6 +58,7 @@ from dispatcher.table.location import location_of
 from dispatcher.table.log import APP_ID_PREFIX, Batch, Commit, Log, Snapshot
 from dispatcher.table.sorted_file import ALL_PREFIXES, Selection, overlap
 from dispatcher.table.writing import repeated_key, write_files
+from meta.mapping.errors import Malformed
 from meta.mapping.mapping import VnodeMapping
 from storage_keys.key import KeySchema
 from storage_keys.spark import quoted
@@ -191,6 +192,8 @@ class StateTable:
         meanwhile. Raises `ConcurrentCommit` where another compaction or an overwrite came between, and `Malformed`
         for an unowned vnode.
         """
+        if fan_in < 2:
+            raise Malformed(f"fan_in is the number of files to merge at once, 2 or more, not {fan_in}")
         snapshot = self.snapshot()
         commit = Commit(snapshot.version, 0, (), skipped=True)
         planned = plan_compaction(snapshot.files, force=force)

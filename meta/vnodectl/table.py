@@ -186,8 +186,9 @@ def vacuum(
             out.print(name, markup=False, soft_wrap=True)
         if len(names) > FILES_MAX:
             out.print(f"and {len(names) - FILES_MAX} files more: --json has them all")
-    done = "would go" if dry_run else "removed"
-    out.print(f"{len(names)} files {done}; versions {kept[0]} to {kept[-1]} are kept", soft_wrap=True)
+        out.print(f"{len(names)} files would go, and the versions that need them", soft_wrap=True)
+        return
+    out.print(f"{len(names)} files removed; versions {kept[0]} to {kept[-1]} are kept", soft_wrap=True)
 
 
 def _facts(table: "StateTable") -> dict[str, Any]:

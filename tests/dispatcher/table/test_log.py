@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql.types import StructType
 
 from dispatcher.table.columns import logged
-from dispatcher.table.errors import ConcurrentCommit, NotCommitted, VersionGone
+from dispatcher.table.errors import BadRetention, ConcurrentCommit, NotCommitted, VersionGone
 from dispatcher.table.file import Kind
 from dispatcher.table.files import WrittenFile
 from dispatcher.table.log import Batch, Log
@@ -136,6 +136,13 @@ def test_a_vacuum_removes_what_no_kept_version_names_and_those_versions(log: Log
     assert log.versions()[0] >= newest
     assert names(log) == {"ab": 2, "c": 3}
     assert names(log, log.versions()[0]) == {"ab": 2, "c": 3}
+    # What has gone is not named again.
+    assert log.vacuum(0, dry_run=True) == ()
+    for hours in (-1, 0.5, 10**15):
+        kept = log.versions()
+        with pytest.raises(BadRetention, match=f"from 0 to 878400, not {hours}"):
+            log.vacuum(hours, dry_run=False)  # type: ignore[arg-type]
+        assert log.versions() == kept
     for version in (1, log.versions()[0] - 1, log.versions()[-1] + 1, -1):
         with pytest.raises(VersionGone, match=f"no version {version} .*are kept") as refused:
             log.snapshot(version)
