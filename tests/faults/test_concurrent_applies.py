@@ -60,7 +60,8 @@ class Crowd:
 @contextmanager
 def crowd(seen: Observed) -> Iterator[Crowd]:
     with ExitStack() as here:
-        limits = httpx.Limits(max_connections=AT_ONCE)
+        # Shorter than the service's 5 s: a connection that it is just closing must not be used.
+        limits = httpx.Limits(max_connections=AT_ONCE, keepalive_expiry=1)
         clients = [
             here.enter_context(httpx.Client(base_url=url, timeout=60, limits=limits, trust_env=False))
             for url in seen.cluster.urls
