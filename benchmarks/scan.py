@@ -46,14 +46,14 @@ VNODE_COUNT, UNIT_COUNT = 256, 8
 UNITS = tuple(Unit(number, "w1") for number in range(UNIT_COUNT))
 MAPPING = first_mapping(VNODE_COUNT, UNITS)
 KEY = KeySchema(7, (KeyColumn("k", BIGINT),), ("k",))
-KEYS_OF_ROW = 4  # rows of a key, so that there is something to group
+ROWS_OF_KEY = 4  # so that there is something to group
 RECENT = 0.1
 _VECTORED = "parquet.hadoop.vectored.io.enabled"
 
 SCAN_GOAL, LOOK_UP_GOAL, BYTES_GOAL = 0.8, 5.0, 0.01
 WALKED = (256, 2048)
 FILES = (10, 100, 1000, 10_000)
-VNODE_COUNTS = (256, 4096, 65_536)
+MORE_VNODES = (4096, 65_536)
 
 
 def main() -> None:
@@ -82,7 +82,7 @@ def _figures(asked: argparse.Namespace) -> Iterator[Figure]:
         yield _ranges_after_walk(vnode_count)
     for file_count in FILES:
         yield _planned(file_count, VNODE_COUNT, asked.repeats)
-    for vnode_count in VNODE_COUNTS:
+    for vnode_count in MORE_VNODES:
         yield _planned(FILES[-1], vnode_count, asked.repeats)
     if asked.spark:
         with session("scan") as (spark, folder):
@@ -92,7 +92,7 @@ def _figures(asked: argparse.Namespace) -> Iterator[Figure]:
 
 def _of_table(spark: SparkSession, folder: Path, rows: int, repeats: int) -> Iterator[Figure]:
     columns = {
-        "k": sf.col("id") % (rows // KEYS_OF_ROW),
+        "k": sf.col("id") % (rows // ROWS_OF_KEY),
         "g": sf.col("id") % 1000,
         "s": sf.concat(sf.lit("user-"), sf.col("id") % 100_000),
         "v": sf.col("id") * 0.5,
@@ -146,7 +146,7 @@ def _full(spark: SparkSession, table: StateTable, plain: DataFrame, repeats: int
 
 
 def _looked_up(spark: SparkSession, table: StateTable, plain: DataFrame, rows: int, repeats: int) -> Figure:
-    key = rows // KEYS_OF_ROW // 3
+    key = rows // ROWS_OF_KEY // 3
 
     def by_scan() -> list[Row]:
         return scan(spark, table, MAPPING, tasks=1, filters=[("k", "=", key)]).collect()

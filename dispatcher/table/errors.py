@@ -57,14 +57,13 @@ class ConcurrentCommit(TableError):
 class NotCommitted(TableError):
     """The log could not be written, and no other writer is the reason; nothing of `what` is visible."""
 
-    def __init__(self, uri: str, what: str, reason: str) -> None:
+    def __init__(self, uri: str, what: str, reason: str, again: str) -> None:
         self.uri = uri
         self.what = what
         self.reason = reason
         super().__init__(
             f"{what} was not committed to {uri}: {reason}; see whether this user may write to _delta_log there and"
-            " whether there is space, then write it again (with the same app_id and batch_id: an object store may still"
-            " do what it did not answer)"
+            f" whether there is space, then {again}"
         )
 
 

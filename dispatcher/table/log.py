@@ -35,6 +35,9 @@ APP_ID_PREFIX: Final = "vnodemap."
 _SEQUENCE_ID, _REPLACED_ID, _KEPT_ID = "vnodemap.sequence", "vnodemap.replaced", "vnodemap.kept"
 
 _COMMIT: Final = "vnodemap.commit"
+_AGAIN: Final = (
+    "write it again (with the same app_id and batch_id: an object store may still do what it did not answer)"
+)
 
 _LOG_KEPT_HOURS: Final = 30 * 24
 _CONFIGURATION: Final = {
@@ -195,7 +198,7 @@ class Log:
         batch: Batch | None,
         begun: int | None,
         since: int,
-        own: "_Own",
+        own: _Own,
         *,
         replacing: bool,
     ) -> Commit:
@@ -228,7 +231,7 @@ class Log:
                 return _committed(now, files)
             if now.version() > delta.version():
                 raise _Overtaken(_reason(error)) from error
-            raise NotCommitted(self.uri, str(batch or "a write"), _reason(error)) from error
+            raise NotCommitted(self.uri, str(batch or "a write"), _reason(error), _AGAIN) from error
         return _committed(delta, files)
 
     def replace(
@@ -259,7 +262,7 @@ class Log:
             if own.landed(now, snapshot.version):
                 return _committed(now, written)
             if not isinstance(error, CommitFailedError):
-                raise NotCommitted(self.uri, "a compaction", _reason(error)) from error
+                raise NotCommitted(self.uri, "a compaction", _reason(error), "compact again") from error
             came = f"another compaction or an overwrite came between ({_reason(error)})"
             reason = f"{came}; compact again if it is still needed"
             raise ConcurrentCommit(self.uri, "a compaction", reason) from error
@@ -272,7 +275,7 @@ class Log:
         try:
             return self._vacuum(older_than_hours, dry_run=dry_run)
         except (DeltaError, OSError) as error:
-            raise NotCommitted(self.uri, "a vacuum", _reason(error)) from error
+            raise NotCommitted(self.uri, "a vacuum", _reason(error), "vacuum again") from error
 
     def _vacuum(self, older_than_hours: int, *, dry_run: bool) -> tuple[str, ...]:
         delta = self.opened()
