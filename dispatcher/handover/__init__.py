@@ -26,11 +26,11 @@ more to say to it.
    the rest. So also its own records, and so before it is upgraded. `ordered.records`, `ordered.arrivals`
 6. Acquire, Done, FLUSH, FLUSHED and forwarded records are accepted in any phase. `ordered.handing.hear`
 7. A unit acknowledges when it has seen every Done, relayed every FLUSH, and seen all its FLUSHED. A removed unit leaves
-   on COMPLETE, with no source left, and with all that it sent applied. `ordered.handing`, `ordered.step`
-8. A new unit starts with the old mapping. `ordered.unit.started`, `coordinator`
+   on COMPLETE, with no source left, and with all that it sent applied. `ordered.handing`, `step`
+8. A new unit starts with the old mapping. `unit.started`, `coordinator`
 9. A receiver never stops reading a stream. Own records go against credit of the unit that they are sent to, one for
    ordinary and one for direct ones; without it the *sources* pause. Credit comes back from whoever applied the record,
-   so what is held, buffered, forwarded or on a stream counts against its origin. `ledger`, `ordered.step`
+   so what is held, buffered, forwarded or on a stream counts against its origin. `ledger`, `step`
 
 Three things follow from credit that comes back at the end: a source partition may be read elsewhere, a unit may leave,
 a snapshot may be taken, each as soon as nothing of theirs is outstanding. `sources`
@@ -43,8 +43,8 @@ from there, and the keys that were given are behind the others of their unit whi
 a frame to the owner of an unmoved key may be on its way when the version is complete. Its stream keeps it in order.
 
 **The modules.** `version`: mappings. `message`, `event`, `effect`: what units say, what happens to them, what they want
-done. `errors`. `links`: numbered streams. `ledger`: credit. `clock`: event time. `sources`. `ordered`: the protocol, of
-which an engine calls `ordered.unit.started` and `ordered.step.step`. `job` and `coordinator`: the other end.
-`simulator`: the proof, as far as one can run it. Nothing here does I/O, reads a clock, or draws by chance; the
-simulator draws by a seed.
+done. `errors`. `links`: numbered streams. `ledger`: credit. `clock`: event time. `sources`. `unit`, `step`: a unit, of
+which an engine calls `unit.started` and `step.step`; `protocol`: what differs from one protocol to another. `ordered`.
+`job` and `coordinator`: the other end. `simulator`: the proof, as far as one can run it. Nothing here does I/O, reads a
+clock, or draws by chance; the simulator draws by a seed.
 """

@@ -5,19 +5,17 @@ forwards; and from FLUSHED on the origin itself. So the keys that were given may
 until nothing of the handover is left there.
 """
 
-from collections.abc import Mapping
 from functools import reduce
 
 from dispatcher.handover.clock import Times, earlier, event_time
 from dispatcher.handover.effect import Advance, AdvanceOnly, Effect
 from dispatcher.handover.message import RelayedWatermark, Watermark
 from dispatcher.handover.ordered.arrivals import Arrivals
-from dispatcher.handover.ordered.outcome import Here, Outcomes, Post
 from dispatcher.handover.ordered.phase import Acknowledged, Given, Giving, Phase, Settled, version_of
+from dispatcher.handover.ordered.rules import Here
+from dispatcher.handover.outcome import Outcomes, Post
+from dispatcher.handover.protocol import Told
 from dispatcher.handover.version import K, Rescale
-
-Told = Mapping[int | None, int]
-"""The event time that the operators were told last: None for that of most keys, a giver for the keys from there."""
 
 
 def hearers(phase: Phase[K]) -> frozenset[int]:
@@ -59,7 +57,7 @@ def times_of(here: Here, arrivals: Arrivals[K], giver: int) -> Times:
     return here.clock.since(arrivals.times[giver], senders)
 
 
-def relayed_time(here: Here, phase: Phase[K], origin: int, watermark: Watermark) -> Outcomes[K]:
+def relays(here: Here, phase: Phase[K], origin: int, watermark: Watermark) -> Outcomes[K]:
     """Rule 3, for event time: it is held back while records are held, and then goes behind what was forwarded.
 
     What an origin says after its FLUSH says nothing of the records that go past this unit.

@@ -9,17 +9,19 @@ from dispatcher.handover.event import Collected, Complete, Intent
 from dispatcher.handover.message import Acquire, Control, Done, Flush, Flushed, RelayedWatermark
 from dispatcher.handover.ordered.arrivals import Arrivals
 from dispatcher.handover.ordered.event_time import merged, time_told
-from dispatcher.handover.ordered.outcome import Heard, Here, Merge, Outcomes, Post, Take, Transition
 from dispatcher.handover.ordered.phase import (
     Acknowledged,
     Given,
     Giving,
-    Leaving,
     Phase,
     Settled,
+    Transition,
     version_of,
 )
 from dispatcher.handover.ordered.records import forward
+from dispatcher.handover.ordered.rules import Here
+from dispatcher.handover.outcome import Heard, Merge, Outcomes, Post, Retell, Take
+from dispatcher.handover.phase import Leaving
 from dispatcher.handover.version import K, Rescale
 
 
@@ -75,7 +77,7 @@ def _arrived(
             arrivals, whole = arrivals.with_chunk(message)
             if whole is None:
                 return arrivals, ()
-            return arrivals.with_received(sender, message), (Install(key, whole),)
+            return arrivals.with_received(sender, message), (Retell(sender), Install(key, whole))
         case RelayedWatermark(source=source, time=time):
             return arrivals.with_times(sender, {source: time}), ()
         case Done():

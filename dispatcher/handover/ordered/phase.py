@@ -1,4 +1,4 @@
-"""The phases of a unit, each with its own data. A phase ends by being replaced."""
+"""The phases of a unit, each with its own data, beside those that every protocol has."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,8 @@ from typing import Generic
 from dispatcher.handover.clock import Times
 from dispatcher.handover.message import Records
 from dispatcher.handover.ordered.arrivals import Arrivals
+from dispatcher.handover.phase import Gone, Leaving
+from dispatcher.handover.protocol import Transition as TransitionOf
 from dispatcher.handover.version import K, Rescale, Version
 
 
@@ -51,21 +53,8 @@ class Acknowledged(Generic[K]):
     arrivals: Arrivals[K] = field(default_factory=Arrivals)
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving(Generic[K]):
-    """Not of `version`, which is complete; leaves when its sources are gone and what it sent is applied."""
-
-    version: Version[K]
-
-
-@dataclass(frozen=True, slots=True)
-class Gone(Generic[K]):
-    """Has left; `version` is the last that it heard of."""
-
-    version: Version[K]
-
-
 Phase = Settled[K] | Giving[K] | Given[K] | Acknowledged[K] | Leaving[K] | Gone[K]
+Transition = TransitionOf[Phase[K], K]
 
 
 def version_of(phase: Phase[K]) -> Version[K]:

@@ -4,17 +4,18 @@ from dataclasses import replace
 
 from dispatcher.handover.errors import IllegalEvent
 from dispatcher.handover.message import Path, Records
-from dispatcher.handover.ordered.outcome import Heard, Here, Post, Take, Transition
 from dispatcher.handover.ordered.phase import (
     Acknowledged,
     Given,
     Giving,
-    Gone,
-    Leaving,
     Phase,
     Settled,
+    Transition,
     version_of,
 )
+from dispatcher.handover.ordered.rules import Here
+from dispatcher.handover.outcome import Heard, Post, Take
+from dispatcher.handover.phase import Gone, Leaving
 from dispatcher.handover.version import K
 
 

@@ -1,8 +1,10 @@
 from dataclasses import dataclass
 
+from dispatcher.handover import outcome, rules
+
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(rules.Rules):
     """The rules of `ordered` that can be left out, all in force but in the mutation check of the simulator."""
 
     awaits_done: bool = True
@@ -25,10 +27,6 @@ class Rules:
     """3: a watermark waits while records are held."""
     acknowledges_last: bool = True
     """7: a unit acknowledges when nothing of the base version is left, and leaves on COMPLETE alone."""
-    needs_credit: bool = True
-    """9: a distributor without credit for direct batches pauses its sources."""
-    drains_sources: bool = True
-    """A source partition moves when all that was read from it is applied."""
 
 
-ALL = Rules()
+Here = outcome.Here[Rules]

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from dispatcher.handover.effect import Effect
 from dispatcher.handover.event import Event
-from dispatcher.handover.ordered.rules import ALL, Rules
-from dispatcher.handover.ordered.step import step
-from dispatcher.handover.ordered.unit import started
+from dispatcher.handover.ordered.protocol import ordered
+from dispatcher.handover.ordered.rules import Rules
+from dispatcher.handover.step import step
+from dispatcher.handover.unit import started
 
 Step = Callable[[Any, Event[int]], tuple[Any, tuple[Effect[int], ...]]]
 
@@ -33,7 +34,7 @@ class Unknown(ValueError):
 
 
 def _ordered(rules: Rules) -> Machine:
-    return Machine(partial(started, rules=rules), step)
+    return Machine(partial(started, ordered(rules)), step)
 
 
 ORDERED: Final[Mapping[str, Rules]] = {
@@ -57,7 +58,7 @@ def machine(protocol: str, variant: str | None = None) -> Machine:
     if protocol != "ordered":
         raise Unknown("protocol", protocol, ("ordered",))
     if variant is None:
-        return _ordered(ALL)
+        return _ordered(Rules())
     if variant not in ORDERED:
         raise Unknown("variant", variant, tuple(ORDERED))
     return _ordered(ORDERED[variant])

@@ -16,8 +16,10 @@ from dispatcher.handover.errors import (
 )
 from dispatcher.handover.event import Collected, Complete, Intent, Opened, Read, Received
 from dispatcher.handover.message import Acquire, Batch, Done, Frame, Message, Path, Records
-from dispatcher.handover.ordered.step import step
-from dispatcher.handover.ordered.unit import Unit, started
+from dispatcher.handover.ordered.phase import Phase
+from dispatcher.handover.ordered.protocol import ordered
+from dispatcher.handover.step import step
+from dispatcher.handover.unit import Unit, started
 from dispatcher.handover.version import Version
 
 OLD = Version(7, "seven", {"a": 0, "b": 1}, frozenset({0, 1}))
@@ -27,8 +29,8 @@ A = Batch("a", "p", (0,), 100)
 ORDINARY = Records(A, origin=1, granter=0, path=Path.ORDINARY)
 
 
-def unit(number: int = 0) -> Unit[str]:
-    return started(number, 3, OLD)
+def unit(number: int = 0) -> Unit[str, Phase[str]]:
+    return started(ordered(), number, 3, OLD)
 
 
 def frame(message: Message[str], number: int = 0, *, version: Version[str] = OLD) -> Received[str]:
@@ -111,7 +113,7 @@ def test_an_error_names_state_and_event(event: Complete | Collected[str] | Recei
 
 
 def test_a_batch_larger_than_all_credit_goes_alone() -> None:
-    small = started(1, 3, OLD, credit_bytes=10)
+    small = started(ordered(), 1, 3, OLD, credit_bytes=10)
     sending, (sent,) = step(small, Read(A))
     assert isinstance(sent, Send)
     _, (pause,) = step(sending, Read(A))

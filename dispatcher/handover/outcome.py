@@ -4,17 +4,16 @@ from typing import Generic
 from dispatcher.handover.clock import Clock, Times
 from dispatcher.handover.effect import Acknowledged, Collect, Drop, Install
 from dispatcher.handover.message import Acquire, Control, Message, Records
-from dispatcher.handover.ordered.phase import Phase
-from dispatcher.handover.ordered.rules import Rules
+from dispatcher.handover.rules import R
 from dispatcher.handover.version import K
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class Here(Generic[R]):
     """What a unit's rules know of it beside its phase."""
 
     unit: int
-    rules: Rules
+    rules: R
     clock: Clock = field(default_factory=Clock)
 
 
@@ -50,6 +49,12 @@ class Merge:
     times: Times
 
 
-Outcome = Merge | Post[K] | Take[K] | Collect[K] | Install[K] | Drop[K] | Acknowledged
+@dataclass(frozen=True, slots=True)
+class Retell:
+    """A group has keys that were not in it when the operators were told its event time."""
+
+    group: int | None
+
+
+Outcome = Merge | Retell | Post[K] | Take[K] | Collect[K] | Install[K] | Drop[K] | Acknowledged
 Outcomes = tuple[Outcome[K], ...]
-Transition = tuple[Phase[K], Outcomes[K]]

@@ -1,24 +1,23 @@
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Any, Generic
 
 from dispatcher.handover.clock import Clock, Times, event_time
 from dispatcher.handover.ledger import CREDIT_BYTES, Ledger
 from dispatcher.handover.links import Links
-from dispatcher.handover.ordered.event_time import Told
-from dispatcher.handover.ordered.outcome import Here
-from dispatcher.handover.ordered.phase import Phase, Settled
-from dispatcher.handover.ordered.rules import ALL, Rules
+from dispatcher.handover.outcome import Here
+from dispatcher.handover.protocol import P, Protocol, Told
 from dispatcher.handover.sources import Sources
 from dispatcher.handover.version import K, Version
 
 
 @dataclass(frozen=True, slots=True)
-class Unit(Generic[K]):
+class Unit(Generic[K, P]):
     """The whole state of a unit in one execution of its job. Use `started`."""
 
-    here: Here
+    protocol: Protocol[K, P]
+    here: Here[Any]
     execution: int
-    phase: Phase[K]
+    phase: P
     ledger: Ledger[K]
     links: Links = field(default_factory=Links)
     sources: Sources = field(default_factory=Sources)
@@ -26,19 +25,19 @@ class Unit(Generic[K]):
 
 
 def started(
+    protocol: Protocol[K, P],
     unit: int,
     execution: int,
     version: Version[K],
     *,
     credit_bytes: int = CREDIT_BYTES,
     times: Times | None = None,
-    rules: Rules = ALL,
-) -> Unit[K]:
+) -> Unit[K, P]:
     """Rule 8: a new unit starts with the version before the one that it is for.
 
     `times`: event time of each source partition where the state comes from, as it was when that was sealed.
     """
-    here = Here(unit, rules, Clock(times or {}))
+    here = Here(unit, protocol.rules, Clock(times or {}))
     time = event_time(here.clock.floor)
     told: Told = {} if time is None else {None: time}
-    return Unit(here, execution, Settled(version), Ledger(credit_bytes), told=told)
+    return Unit(protocol, here, execution, protocol.settled(version), Ledger(credit_bytes), told=told)

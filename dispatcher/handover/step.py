@@ -1,7 +1,7 @@
-"""A step of a unit: streams, credit and sources are here, the rules of the handover in the modules beside."""
+"""A step of a unit: streams, credit and sources are here, the rules of the handover in its protocol."""
 
 from dataclasses import replace
-from typing import Generic
+from typing import Any, Generic
 
 from dispatcher.handover.effect import (
     Apply,
@@ -33,43 +33,42 @@ from dispatcher.handover.event import (
     Resume,
 )
 from dispatcher.handover.message import (
-    Acquire,
     Credit,
-    Flushed,
     Frame,
     Message,
     Path,
     Records,
-    RelayedWatermark,
     Watermark,
 )
-from dispatcher.handover.ordered.event_time import hearers, relayed_time, told_now
-from dispatcher.handover.ordered.handing import hear, obey
-from dispatcher.handover.ordered.outcome import Heard, Merge, Outcomes, Post, Take, Transition
-from dispatcher.handover.ordered.phase import (
-    Gone,
-    Leaving,
-    Phase,
-    version_of,
-)
-from dispatcher.handover.ordered.records import route, take
-from dispatcher.handover.ordered.unit import Unit
+from dispatcher.handover.outcome import Heard, Merge, Outcomes, Post, Retell, Take
+from dispatcher.handover.phase import Gone, Leaving
+from dispatcher.handover.protocol import P, Transition
 from dispatcher.handover.sources import Flowing
+from dispatcher.handover.unit import Unit
 from dispatcher.handover.version import K
 
 
-def step(unit: Unit[K], event: Event[K]) -> tuple[Unit[K], tuple[Effect[K], ...]]:
+def step(unit: Unit[K, P], event: Event[K]) -> tuple[Unit[K, P], tuple[Effect[K], ...]]:
     """The unit after the event, and what it wants done. Raises `HandoverError`."""
     turn = _Turn(unit)
     turn.take(event)
     turn.pump()
     turn.tell_time()
     turn.report()
-    after = Unit(turn.here, unit.execution, turn.phase, turn.ledger, turn.links, turn.sources, turn.told)
+    after = Unit(
+        unit.protocol,
+        turn.here,
+        unit.execution,
+        turn.phase,
+        turn.ledger,
+        turn.links,
+        turn.sources,
+        turn.told,
+    )
     return after, tuple(turn.effects)
 
 
-class _Turn(Generic[K]):
+class _Turn(Generic[K, P]):
     """One step under way: the parts of the unit as they are by now, and the effects so far."""
 
     __slots__ = (
@@ -79,16 +78,18 @@ class _Turn(Generic[K]):
         "ledger",
         "links",
         "phase",
+        "protocol",
         "read_before",
         "sources",
         "timed",
         "told",
     )
 
-    def __init__(self, unit: Unit[K]) -> None:
+    def __init__(self, unit: Unit[K, P]) -> None:
+        self.protocol = unit.protocol
         self.here = unit.here
         self.execution = unit.execution
-        self.phase: Phase[K] = unit.phase
+        self.phase: Any = unit.phase
         self.ledger = unit.ledger
         self.links = unit.links
         self.sources = unit.sources
@@ -116,7 +117,7 @@ class _Turn(Generic[K]):
     def _obey(self, order: Collected[K] | Order[K]) -> None:
         match order:
             case Intent() | Collected() | Complete():
-                self._follow(obey(self.here, self.phase, order))
+                self._follow(self.protocol.obey(self.here, self.phase, order))
             case OpenSource(source=source):
                 self.sources = self.sources.opened(source)
                 self.effects.append(StartSource(source))
@@ -133,11 +134,13 @@ class _Turn(Generic[K]):
         while self.ledger.parked:
             batch = self.ledger.parked[0]
             if isinstance(batch, Watermark):
+                if self.protocol.drains_time and batch.source in self.ledger.of_source:
+                    return
                 self.ledger = self.ledger.unpark()
-                for unit in sorted(hearers(self.phase)):
+                for unit in sorted(self.protocol.hearers(self.phase)):
                     self._post(unit, batch)
                 continue
-            to, path = route(self.here, self.phase, batch.key)
+            to, path = self.protocol.route(self.here, self.phase, batch.key)
             free = path is Path.DIRECT and not self.here.rules.needs_credit
             if not free and not self.ledger.affords(to, path, batch.size_bytes):
                 return
@@ -147,7 +150,7 @@ class _Turn(Generic[K]):
     def tell_time(self) -> None:
         """Event time, where it may have changed in this step."""
         if self.timed:
-            self.told, effects = told_now(self.here, self.phase, self.told)
+            self.told, effects = self.protocol.told(self.here, self.phase, self.told)
             self.effects += effects
 
     def report(self) -> None:
@@ -175,7 +178,7 @@ class _Turn(Generic[K]):
             reason = f"it is of execution {frame.execution}, and this is {self.execution}"
             self.effects.append(Refuse(sender, frame, reason))
             return
-        own = version_of(self.phase).number
+        own = self.protocol.version_of(self.phase).number
         if frame.version > own + 1:
             raise UnknownVersion(sender, own=own, version=frame.version)
         self.links = self.links.received(sender, frame.number)
@@ -189,18 +192,16 @@ class _Turn(Generic[K]):
                 clock = self.here.clock.hears(sender, source, time)
                 self.here = replace(self.here, clock=clock)
                 self.timed = True
-                self._do(relayed_time(self.here, self.phase, sender, message))
+                self._do(self.protocol.relays(self.here, self.phase, sender, message))
             case Records():
                 heard = Heard(sender, version, digest, message)
-                self._follow(take(self.here, self.phase, heard, message))
+                self._follow(self.protocol.take(self.here, self.phase, heard, message))
             case _:
-                # What may change the event time of the keys that this sender gives.
-                self.timed |= isinstance(message, Acquire | Flushed | RelayedWatermark)
-                if isinstance(message, Acquire):
-                    self.told = {group: time for group, time in self.told.items() if group != sender}
-                self._follow(hear(self.here, self.phase, Heard(sender, version, digest, message), message))
+                self.timed = True
+                heard = Heard(sender, version, digest, message)
+                self._follow(self.protocol.hear(self.here, self.phase, heard, message))
 
-    def _follow(self, transition: Transition[K]) -> None:
+    def _follow(self, transition: Transition[P, K]) -> None:
         self.phase, outcomes = transition
         self._do(outcomes)
 
@@ -214,6 +215,8 @@ class _Turn(Generic[K]):
                     batch = records.batch
                     credit = Credit(records.granter, records.path, batch.source, batch.size_bytes)
                     self._post(records.origin, credit)
+                case Retell(group=group):
+                    self.told = {other: time for other, time in self.told.items() if other != group}
                 case Merge(times=times):
                     self.here = replace(self.here, clock=replace(self.here.clock, floor=times))
                     self.told = {None: min(self.told.values())} if self.told else {}
@@ -222,7 +225,7 @@ class _Turn(Generic[K]):
                     self.effects.append(outcome)
 
     def _post(self, to: int, message: Message[K]) -> None:
-        version = version_of(self.phase)
+        version = self.protocol.version_of(self.phase)
         if to == self.here.unit:
             self._hear(to, version.number, version.digest, message)
             return

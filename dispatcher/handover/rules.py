@@ -1,0 +1,15 @@
+from dataclasses import dataclass
+from typing import TypeVar
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What can be left out of any protocol, in the mutation check of the simulator alone."""
+
+    needs_credit: bool = True
+    """A distributor without credit pauses its sources; left out, direct batches need none."""
+    drains_sources: bool = True
+    """A source partition moves when all that was read from it is applied."""
+
+
+R = TypeVar("R", bound=Rules)
