@@ -1,4 +1,4 @@
-"""The protocols that can be simulated, and their variants: builds with a rule left out."""
+"""The protocols that can be simulated, and their variants: builds with a rule left out, or without a mend."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,9 @@ from typing import Any, Final
 from dispatcher.handover.effect import Effect
 from dispatcher.handover.event import Event
 from dispatcher.handover.ordered.protocol import ordered
-from dispatcher.handover.ordered.rules import Rules
+from dispatcher.handover.ordered.rules import Rules as Ordered
+from dispatcher.handover.protocol import Protocol
+from dispatcher.handover.rules import Rules
 from dispatcher.handover.step import step
 from dispatcher.handover.unit import started
 
@@ -23,6 +25,37 @@ class Machine:
     step: Step
 
 
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A protocol, and the rules of each variant."""
+
+    build: Callable[[Any], Protocol[Any, Any]]
+    rules: Rules
+    variants: Mapping[str, Rules]
+
+
+FAMILIES: Final[Mapping[str, Family]] = {
+    "ordered": Family(
+        ordered,
+        Ordered(),
+        {
+            "without-rule-2": Ordered(awaits_done=False),
+            "without-rule-3": Ordered(holds=False),
+            "without-rule-3-for-time": Ordered(holds_time=False),
+            "without-rule-4": Ordered(flushes_last=False),
+            "without-rule-5": Ordered(buffers=False),
+            "without-rule-5-own": Ordered(buffers_own=False),
+            "without-rule-5-early": Ordered(buffers_early=False),
+            "without-rule-5-for-time": Ordered(buffers_time=False),
+            "without-rule-6": Ordered(hears_early=False),
+            "without-rule-7": Ordered(acknowledges_last=False),
+            "without-rule-9": Ordered(needs_credit=False),
+            "without-source-drain": Ordered(drains_sources=False),
+        },
+    ),
+}
+
+
 class Unknown(ValueError):
     """There is no such protocol or variant; `known` are those there are."""
 
@@ -33,32 +66,12 @@ class Unknown(ValueError):
         super().__init__(f"there is no {what} {name!r}; there is {', '.join(known)}")
 
 
-def _ordered(rules: Rules) -> Machine:
-    return Machine(partial(started, ordered(rules)), step)
-
-
-ORDERED: Final[Mapping[str, Rules]] = {
-    "without-rule-2": Rules(awaits_done=False),
-    "without-rule-3": Rules(holds=False),
-    "without-rule-3-for-time": Rules(holds_time=False),
-    "without-rule-4": Rules(flushes_last=False),
-    "without-rule-5": Rules(buffers=False),
-    "without-rule-5-own": Rules(buffers_own=False),
-    "without-rule-5-early": Rules(buffers_early=False),
-    "without-rule-5-for-time": Rules(buffers_time=False),
-    "without-rule-6": Rules(hears_early=False),
-    "without-rule-7": Rules(acknowledges_last=False),
-    "without-rule-9": Rules(needs_credit=False),
-    "without-source-drain": Rules(drains_sources=False),
-}
-
-
 def machine(protocol: str, variant: str | None = None) -> Machine:
     """Raises `Unknown`."""
-    if protocol != "ordered":
-        raise Unknown("protocol", protocol, ("ordered",))
-    if variant is None:
-        return _ordered(Rules())
-    if variant not in ORDERED:
-        raise Unknown("variant", variant, tuple(ORDERED))
-    return _ordered(ORDERED[variant])
+    family = FAMILIES.get(protocol)
+    if family is None:
+        raise Unknown("protocol", protocol, tuple(FAMILIES))
+    if variant is not None and variant not in family.variants:
+        raise Unknown("variant", variant, tuple(family.variants))
+    rules = family.rules if variant is None else family.variants[variant]
+    return Machine(partial(started, family.build(rules)), step)

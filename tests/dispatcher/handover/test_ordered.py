@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from dispatcher.handover.simulator.machine import ORDERED
+from dispatcher.handover.simulator.machine import FAMILIES
 from dispatcher.handover.simulator.run import Tally, run
 from dispatcher.handover.simulator.witness import Kind
 from tests.dispatcher.handover.runs import options
@@ -50,7 +50,7 @@ CAUGHT = {
 }
 
 
-@pytest.mark.parametrize("variant", ORDERED)
+@pytest.mark.parametrize("variant", FAMILIES["ordered"].variants)
 def test_a_rule_left_out_is_seen(variant: str) -> None:
     kinds = (
         outcome.violation.kind

@@ -5,7 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
-from dispatcher.handover.simulator.machine import ORDERED
+from dispatcher.handover.simulator.machine import FAMILIES
 from tests.vnodectl.terminal import invoke
 
 PAGE = (Path(__file__).parents[3] / "docs" / "handover.md").read_text()
@@ -22,4 +22,8 @@ def test_the_commands_of_the_page_answer() -> None:
 
 
 def test_the_page_names_the_variants() -> None:
-    assert {"without-rule-2", "without-rule-9"} <= set(re.findall(r"without-rule-\d", PAGE)) <= set(ORDERED)
+    assert (
+        {"without-rule-2", "without-rule-9"}
+        <= set(re.findall(r"without-rule-\d", PAGE))
+        <= set(FAMILIES["ordered"].variants)
+    )
