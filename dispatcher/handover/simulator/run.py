@@ -1,7 +1,7 @@
 """One run, and the tally of many."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -29,11 +29,13 @@ DEADLINES_SHARE: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run. `hops` are those of each record that was applied."""
+    """Of one run. `hops` are those of each record, `held` is how many had to wait; `words`: messages, by form."""
 
     seed: int
     steps: int
     hops: tuple[int, ...]
+    held: int
+    words: Mapping[type, int]
     violation: Violation | None = None
 
 
@@ -70,7 +72,15 @@ class Run:
             self._end()
         except Violation as found:
             violation = found
-        return Outcome(self.seed, self.steps, tuple(self.world.witness.hops.values()), violation)
+        witness = self.world.witness
+        return Outcome(
+            self.seed,
+            self.steps,
+            tuple(witness.hops.values()),
+            len(witness.held),
+            self.world.words,
+            violation,
+        )
 
     def _advance(self) -> bool:
         """Whether anything could happen."""
@@ -155,11 +165,15 @@ class Tally:
     violations: Counter[Kind] = field(default_factory=Counter)
     failed_seeds: list[int] = field(default_factory=list)
     hops: Counter[int] = field(default_factory=Counter)
+    held: int = 0
+    words: Counter[type] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
         self.runs += 1
         self.steps += outcome.steps
         self.hops.update(outcome.hops)
+        self.held += outcome.held
+        self.words.update(outcome.words)
         if outcome.violation:
             self.violations[outcome.violation.kind] += 1
             self.failed_seeds.append(outcome.seed)

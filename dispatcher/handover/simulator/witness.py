@@ -42,7 +42,7 @@ Record = tuple[str, int]
 
 
 class Witness:
-    """One run. Each method raises `Violation`."""
+    """One run. Each method raises `Violation`. `held`: the records that had to wait somewhere."""
 
     def __init__(self, holders: dict[int, int], bytes_max: int) -> None:
         self.holders: dict[int, int | None] = dict(holders)
@@ -53,10 +53,12 @@ class Witness:
         self.ordinals: dict[Record, int] = {}
         self.origins: dict[Record, int] = {}
         self.inside: Counter[tuple[int, int]] = Counter()
+        self.at: dict[Record, int] = {}
         self.under_way: Counter[int] = Counter()
         self.waiting: dict[int, dict[Record, int]] = {}
         self.times: dict[int, int] = {}
         self.hops: Counter[Record] = Counter()
+        self.held: set[Record] = set()
 
     def reads(self, unit: int, batch: Batch[int], time: int, units: int) -> None:
         """`units`: how many the job has, each of which gives `unit` credit."""
@@ -74,11 +76,15 @@ class Witness:
         )
 
     def enters(self, unit: int, batch: Batch[int]) -> None:
-        self.inside[unit, self.origins[_record(batch)]] += batch.size_bytes
+        record = _record(batch)
+        self.inside[unit, self.origins[record]] += batch.size_bytes
+        self.at[record] = unit
 
     def leaves(self, unit: int, batch: Batch[int]) -> None:
-        self.inside[unit, self.origins[_record(batch)]] -= batch.size_bytes
-        self.hops[_record(batch)] += 1
+        record = _record(batch)
+        self.inside[unit, self.origins[record]] -= batch.size_bytes
+        del self.at[record]
+        self.hops[record] += 1
 
     def applies(self, unit: int, batch: Batch[int]) -> None:
         record, lane = _record(batch), (batch.key, batch.source)
@@ -93,6 +99,7 @@ class Witness:
         if ordinal > expected:
             raise Violation(Kind.ORDER, f"{what}, and {ordinal - expected} older of its partition are not")
         self.applied[lane] += 1
+        del self.at[record]
         del self.waiting[batch.key][record]
 
     def collects(self, unit: int, key: int) -> None:
@@ -131,7 +138,10 @@ class Witness:
 
     def rests(self, unit: int, batch: Batch[int]) -> None:
         """After the step in which `unit` got the batch."""
-        origin = self.origins[_record(batch)]
+        record = _record(batch)
+        origin = self.origins[record]
+        if self.at.get(record) == unit:
+            self.held.add(record)
         self._require_bound(f"of unit {origin} is at unit {unit}", self.inside[unit, origin], self.bytes_max)
 
     def _require_bound(self, where: str, bytes_there: int, bytes_max: int) -> None:
@@ -156,6 +166,7 @@ class Witness:
         self.holders = dict(holders)
         self.moving.clear()
         self.inside.clear()
+        self.at.clear()
         self.under_way.clear()
         self.waiting.clear()
         self.times.clear()

@@ -1,5 +1,6 @@
 """The job of one run: `possible` says where something could happen next, `happen` lets it."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from zlib import crc32
@@ -52,7 +53,7 @@ Tracer = Callable[[str, object], None]
 
 
 class World:
-    """`restart` makes the mapping after a loss; `trace` is told all that happens."""
+    """`restart` makes the mapping after a loss; `trace` is told all that happens. `words`: messages sent, by form."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class World:
         self.witness = Witness(dict(version.owners), 2 * credit_bytes + 1)
         self.units: dict[int, Any] = {}
         self.lanes = Lanes()
+        self.words: Counter[type] = Counter()
         self.deferred: list[JobEvent[int]] = []
         self.sealed = (self.witness.seals(), sources.positions())
         readers = {source: at % len(version.units) for at, source in enumerate(sources.names)}
@@ -162,6 +164,7 @@ class World:
             case Send(to=to, frame=frame):
                 if isinstance(frame.message, Records):
                     self.witness.leaves(unit, frame.message.batch)
+                self.words[type(frame.message)] += 1
                 self.lanes.put((STREAM, unit, to), frame)
             case Apply(batch=batch):
                 self.witness.applies(unit, batch)
