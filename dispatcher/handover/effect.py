@@ -23,6 +23,11 @@ class Apply(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
+class Interrogate:
+    """Ask all operators for the keys that they have state of; answered with `Interrogated`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Collect(Generic[K]):
     """Cut the key's state out of the operators; answered with `Collected`."""
 
@@ -119,6 +124,7 @@ Report = Acknowledged | Released | Drained | Left
 Effect = (
     Send[K]
     | Apply[K]
+    | Interrogate
     | Collect[K]
     | Install[K]
     | Drop[K]

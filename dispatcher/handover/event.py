@@ -36,6 +36,13 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class Interrogated(Generic[K]):
+    """The answer to the effect `Interrogate`: the keys whose state was here when each operator was asked."""
+
+    keys: frozenset[K]
+
+
+@dataclass(frozen=True, slots=True)
 class Collected(Generic[K]):
     """The answer to the effect `Collect`: the key's state, of at least one chunk."""
 
@@ -86,4 +93,6 @@ class Resume:
 
 
 Order = Intent[K] | Complete | OpenSource | ReleaseSource | Barrier | Resume
-Event = Read[K] | Advanced | Received[K] | Opened | Collected[K] | Order[K]
+Obeyed = Intent[K] | Interrogated[K] | Collected[K] | Complete
+"""What a protocol has rules for."""
+Event = Read[K] | Advanced | Received[K] | Opened | Interrogated[K] | Collected[K] | Order[K]

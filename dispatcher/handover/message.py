@@ -61,7 +61,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """The last of the sender's old traffic to this giver."""
+    """The last of the sender's old traffic to this unit."""
 
 
 @dataclass(frozen=True, slots=True)

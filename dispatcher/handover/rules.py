@@ -10,6 +10,8 @@ class Rules:
     """A distributor without credit pauses its sources; left out, direct batches need none."""
     drains_sources: bool = True
     """A source partition moves when all that was read from it is applied."""
+    one_stream: bool = True
+    """State, relayed records and own records go from one unit to another on one stream; else on three."""
 
 
 R = TypeVar("R", bound=Rules)

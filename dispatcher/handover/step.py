@@ -24,6 +24,7 @@ from dispatcher.handover.event import (
     Complete,
     Event,
     Intent,
+    Interrogated,
     Opened,
     OpenSource,
     Order,
@@ -114,9 +115,9 @@ class _Turn(Generic[K, P]):
             case _:
                 self._obey(event)
 
-    def _obey(self, order: Collected[K] | Order[K]) -> None:
+    def _obey(self, order: Interrogated[K] | Collected[K] | Order[K]) -> None:
         match order:
-            case Intent() | Collected() | Complete():
+            case Intent() | Interrogated() | Collected() | Complete():
                 self._follow(self.protocol.obey(self.here, self.phase, order))
             case OpenSource(source=source):
                 self.sources = self.sources.opened(source)
@@ -181,7 +182,8 @@ class _Turn(Generic[K, P]):
         own = self.protocol.version_of(self.phase).number
         if frame.version > own + 1:
             raise UnknownVersion(sender, own=own, version=frame.version)
-        self.links = self.links.received(sender, frame.number)
+        if self.here.rules.one_stream:
+            self.links = self.links.received(sender, frame.number)
         self._hear(sender, frame.version, frame.digest, frame.message)
 
     def _hear(self, sender: int, version: int, digest: str, message: Message[K]) -> None:

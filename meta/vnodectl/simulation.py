@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="Try the protocols that move state,
 class Simulated:
     """What a run is like, as options."""
 
-    protocol: Annotated[str, typer.Option(help="By which state moves: ordered.")] = "ordered"
+    protocol: Annotated[str, typer.Option(help="By which state moves: ordered, icadd.")] = "ordered"
     units_before: Annotated[int, typer.Option("--from", min=1, help="Units before the rescale.")] = 2
     units_after: Annotated[int, typer.Option("--to", min=1, help="Units after it.")] = 3
     remap: Annotated[bool, typer.Option("--remap", help="Vnodes move between units that stay, too.")] = False
@@ -48,6 +48,9 @@ class Simulated:
     variant: Annotated[
         str | None, typer.Option(help="A build with a rule left out, like without-rule-5.")
     ] = None
+    as_written: Annotated[
+        bool, typer.Option("--as-written", help="As its paper has it: --variant as-written.")
+    ] = False
 
     @property
     def options(self) -> "Options":
@@ -64,7 +67,7 @@ class Simulated:
             crash=self.crash,
             overlap=self.overlap,
             moving_sources=self.moving_sources,
-            variant=self.variant,
+            variant="as-written" if self.as_written else self.variant,
         )
 
 
@@ -93,6 +96,7 @@ def simulate(
             "failed_seeds": tally.failed_seeds,
             "hops_max": tally.hops_max,
             "hops_mean": tally.hops_mean,
+            "disordered": {"runs": tally.disordered, "records": tally.overtaking},
         }
     )
     if tally.failed_seeds:

@@ -23,6 +23,7 @@ def test_nothing_is_broken_and_the_same_seeds_give_the_same_answer() -> None:
         "failed_seeds",
         "hops_max",
         "hops_mean",
+        "disordered",
     ]
     assert (answer["protocol"], answer["runs"], answer["failed_seeds"]) == ("ordered", 20, [])
     assert answer["violations"] == dict.fromkeys(KINDS, 0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from dispatcher.handover.effect import Acknowledged as Acknowledgement
 from dispatcher.handover.effect import Collect, Drop, Install
 from dispatcher.handover.errors import DigestConflict, IllegalEvent, WrongBase
-from dispatcher.handover.event import Collected, Complete, Intent
+from dispatcher.handover.event import Collected, Complete, Intent, Obeyed
 from dispatcher.handover.message import Acquire, Control, Done, Flush, Flushed, RelayedWatermark
 from dispatcher.handover.ordered.arrivals import Arrivals
 from dispatcher.handover.ordered.event_time import merged, time_told
@@ -25,7 +25,7 @@ from dispatcher.handover.phase import Leaving
 from dispatcher.handover.version import K, Rescale
 
 
-def obey(here: Here, phase: Phase[K], event: Intent[K] | Collected[K] | Complete) -> Transition[K]:
+def obey(here: Here, phase: Phase[K], event: Obeyed[K]) -> Transition[K]:
     """An order of the coordinator, or the answer of the operators."""
     match phase, event:
         case Settled(), Intent():

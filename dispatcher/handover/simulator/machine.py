@@ -23,15 +23,22 @@ class Machine:
 
     started: Callable[..., Any]
     step: Step
+    family: "Family"
+    rules: Rules
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A protocol, and the rules of each variant."""
+    """A protocol, and the rules of each variant.
+
+    Where it does not keep order, a break of it is counted. `by_key`: there are keys that nobody has state of yet.
+    """
 
     build: Callable[[Any], Protocol[Any, Any]]
     rules: Rules
     variants: Mapping[str, Rules]
+    keeps_order: bool = True
+    by_key: bool = False
 
 
 FAMILIES: Final[Mapping[str, Family]] = {
@@ -74,4 +81,4 @@ def machine(protocol: str, variant: str | None = None) -> Machine:
     if variant is not None and variant not in family.variants:
         raise Unknown("variant", variant, tuple(family.variants))
     rules = family.rules if variant is None else family.variants[variant]
-    return Machine(partial(started, family.build(rules)), step)
+    return Machine(partial(started, family.build(rules)), step, family, rules)

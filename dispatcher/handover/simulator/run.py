@@ -25,17 +25,22 @@ from dispatcher.handover.simulator.world import Tracer, World
 
 STEPS_MAX: Final = 20_000
 DEADLINES_SHARE: Final = 0.3
+STATELESS_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run. `hops` are those of each record, `held` is how many had to wait; `words`: messages, by form."""
+    """Of one run. `hops` are those of each record, `held` is how many had to wait; `words`: messages, by form.
+
+    `overtaking`: the records that were applied before an older one, where no order is promised.
+    """
 
     seed: int
     steps: int
     hops: tuple[int, ...]
     held: int
     words: Mapping[type, int]
+    overtaking: int
     violation: Violation | None = None
 
 
@@ -52,15 +57,18 @@ class Run:
         sources = Sources(
             tuple(f"p{at}" for at in range(options.units_before + 1)), options.records, options.vnodes, random
         )
+        simulated, version = machine(options.protocol, options.variant), topology.first(options, random)
         self.world = World(
-            machine(options.protocol, options.variant),
-            topology.first(options, random),
+            simulated,
+            version,
             sources,
             credit_bytes=options.credit_frames,
             recoverable=options.crash,
             restart=self._version_after_loss,
             trace=trace,
         )
+        if simulated.family.by_key:
+            self.world.begin_without([key for key in version.owners if random.random() < STATELESS_SHARE])
         self.wishes = self._wishes()
         self.steps = 0
 
@@ -79,6 +87,7 @@ class Run:
             tuple(witness.hops.values()),
             len(witness.held),
             self.world.words,
+            witness.overtaking,
             violation,
         )
 
@@ -158,7 +167,7 @@ def run(options: Options, seed: int, trace: Tracer | None = None) -> Outcome:
 
 @dataclass(slots=True)
 class Tally:
-    """Of many runs. `failed_seeds` are listed in order."""
+    """Of many runs. `failed_seeds` are listed in order. `disordered`: the runs in which records overtook others."""
 
     runs: int = 0
     steps: int = 0
@@ -167,6 +176,8 @@ class Tally:
     hops: Counter[int] = field(default_factory=Counter)
     held: int = 0
     words: Counter[type] = field(default_factory=Counter)
+    disordered: int = 0
+    overtaking: int = 0
 
     def add(self, outcome: Outcome) -> None:
         self.runs += 1
@@ -174,6 +185,8 @@ class Tally:
         self.hops.update(outcome.hops)
         self.held += outcome.held
         self.words.update(outcome.words)
+        self.disordered += outcome.overtaking > 0
+        self.overtaking += outcome.overtaking
         if outcome.violation:
             self.violations[outcome.violation.kind] += 1
             self.failed_seeds.append(outcome.seed)

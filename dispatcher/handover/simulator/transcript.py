@@ -57,6 +57,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     event.Advanced: lambda e: f"reads that {e.source} is at {e.time}",
     event.Received: lambda e: f"hears unit {e.sender}, frame {_frame(e.frame)}",
     event.Opened: lambda e: f"is connected with unit {e.unit}",
+    event.Interrogated: lambda e: f"the operators have {_keys(e.keys) or 'nothing'}",
     event.Collected: lambda e: f"has the state of {e.key} in hand",
     event.Intent: lambda e: f"INTENT {e.base} -> {e.next.number}: {_owners(e.next.owners)}",
     event.Complete: lambda e: f"COMPLETE {e.version}",
@@ -67,6 +68,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     # Effects of a unit.
     effect.Send: lambda e: f"to unit {e.to}, frame {_frame(e.frame)}",
     effect.Apply: lambda e: f"apply {_batch(e.batch)}",
+    effect.Interrogate: lambda _: "interrogate the operators",
     effect.Collect: lambda e: f"collect the state of {e.key}",
     effect.Install: lambda e: f"install the state of {e.key}",
     effect.Drop: lambda e: f"drop {e.key}",

@@ -33,23 +33,33 @@ class Violation(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What was true at a snapshot: how many records of each (vnode, source) were read, and so applied."""
+    """What was true at a snapshot: how many records of each (vnode, source) were read, and so applied.
+
+    `keys`: those that there was state of.
+    """
 
     read: dict[tuple[int, str], int]
+    keys: frozenset[int]
 
 
 Record = tuple[str, int]
 
 
 class Witness:
-    """One run. Each method raises `Violation`. `held`: the records that had to wait somewhere."""
+    """One run. Each method raises `Violation`. `held`: the records that had to wait somewhere.
 
-    def __init__(self, holders: dict[int, int], bytes_max: int) -> None:
+    A key that is not among the `holders` has no state yet. `overtaking` is the number of records that were applied
+    before an older one of their partition, where no order is promised.
+    """
+
+    def __init__(self, holders: dict[int, int], bytes_max: int, *, keeps_order: bool = True) -> None:
         self.holders: dict[int, int | None] = dict(holders)
         self.bytes_max = bytes_max
+        self.keeps_order = keeps_order
+        self.overtaking = 0
         self.moving: dict[int, tuple[bytes, ...]] = {}
         self.read: Counter[tuple[int, str]] = Counter()
-        self.applied: Counter[tuple[int, str]] = Counter()
+        self.applied: dict[tuple[int, str], set[int]] = {}
         self.ordinals: dict[Record, int] = {}
         self.origins: dict[Record, int] = {}
         self.inside: Counter[tuple[int, int]] = Counter()
@@ -87,23 +97,25 @@ class Witness:
         self.hops[record] += 1
 
     def applies(self, unit: int, batch: Batch[int]) -> None:
-        record, lane = _record(batch), (batch.key, batch.source)
+        record = _record(batch)
         self.inside[unit, self.origins[record]] -= batch.size_bytes
         self.under_way[self.origins[record]] -= batch.size_bytes
-        ordinal, expected = self.ordinals[record], self.applied[lane]
+        ordinal, applied = self.ordinals[record], self.applied.setdefault((batch.key, batch.source), set())
         what = f"unit {unit} applies {record_name(record)} of vnode {batch.key}"
-        if ordinal < expected:
+        if ordinal in applied:
             raise Violation(Kind.DOUBLED, f"{what}, which was applied before")
-        if self.holders[batch.key] != unit:
+        if self.holders.setdefault(batch.key, unit) != unit:
             raise Violation(Kind.TWO_OWNERS, f"{what}, whose state is {self._whereabouts(batch.key)}")
-        if ordinal > expected:
-            raise Violation(Kind.ORDER, f"{what}, and {ordinal - expected} older of its partition are not")
-        self.applied[lane] += 1
+        missing = ordinal - sum(other < ordinal for other in applied)
+        if missing and self.keeps_order:
+            raise Violation(Kind.ORDER, f"{what}, and {missing} older of its partition are not")
+        self.overtaking += missing > 0
+        applied.add(ordinal)
         del self.at[record]
         del self.waiting[batch.key][record]
 
     def collects(self, unit: int, key: int) -> None:
-        if self.holders[key] != unit:
+        if self.holders.get(key) != unit:
             raise Violation(
                 Kind.TWO_OWNERS,
                 f"unit {unit} gives away vnode {key}, whose state is {self._whereabouts(key)}",
@@ -121,6 +133,10 @@ class Witness:
         if self.moving.pop(key, None) != chunks:
             raise Violation(Kind.LOST, f"unit {unit} takes other state of vnode {key} than was given")
         self.holders[key] = unit
+
+    def drops(self, unit: int, key: int) -> None:
+        if self.holders[key] == unit:
+            raise Violation(Kind.LOST, f"unit {unit} drops the state of vnode {key}, which is its own")
 
     def keys_at(self, unit: int) -> frozenset[int]:
         return frozenset(key for key, holder in self.holders.items() if holder == unit)
@@ -159,11 +175,12 @@ class Witness:
     def seals(self) -> Sighting:
         """Raises where a record is in neither snapshot."""
         self.require_all_applied("the snapshot")
-        return Sighting(dict(self.read))
+        return Sighting(dict(self.read), frozenset(self.holders))
 
     def restarts(self, sighting: Sighting, holders: dict[int, int]) -> None:
-        self.read, self.applied = Counter(sighting.read), Counter(sighting.read)
-        self.holders = dict(holders)
+        self.read = Counter(sighting.read)
+        self.applied = {lane: set(range(count)) for lane, count in sighting.read.items()}
+        self.holders = {key: holders[key] for key in holders if key in sighting.keys}
         self.moving.clear()
         self.inside.clear()
         self.at.clear()
@@ -173,21 +190,22 @@ class Witness:
 
     def ends(self, holders: dict[int, int], end: int | None) -> None:
         self.require_all_applied("the end")
-        if self.holders != holders:
-            raise Violation(Kind.LOST, f"at the end the state is at {self.holders}, not at {holders}")
-        late = [key for key in holders if self.times.get(key) != end]
+        expected = {key: holders[key] for key in self.holders}
+        if self.holders != expected:
+            raise Violation(Kind.LOST, f"at the end the state is at {self.holders}, not at {expected}")
+        late = [key for key in expected if self.times.get(key) != end]
         if late and end is not None:
             raise Violation(Kind.STUCK, f"event time of vnodes {late} is at {self.times}, not at the end")
 
     def require_all_applied(self, when: str) -> None:
-        missing = sum(self.read.values()) - sum(self.applied.values())
+        missing = sum(self.read.values()) - sum(map(len, self.applied.values()))
         if missing or self.moving:
             raise Violation(
                 Kind.LOST, f"{missing} records and state of {sorted(self.moving)} are missing at {when}"
             )
 
     def _whereabouts(self, key: int) -> str:
-        holder = self.holders[key]
+        holder = self.holders.get(key)
         return "on its way" if holder is None else f"at unit {holder}"
 
 

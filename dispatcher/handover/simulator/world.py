@@ -1,7 +1,7 @@
 """The job of one run: `possible` says where something could happen next, `happen` lets it."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
 
@@ -16,6 +16,7 @@ from dispatcher.handover.effect import (
     Drop,
     Effect,
     Install,
+    Interrogate,
     Left,
     PauseSources,
     Refuse,
@@ -27,7 +28,16 @@ from dispatcher.handover.effect import (
     StopSource,
 )
 from dispatcher.handover.errors import HandoverError
-from dispatcher.handover.event import Advanced, Collected, Event, Opened, OpenSource, Read, Received
+from dispatcher.handover.event import (
+    Advanced,
+    Collected,
+    Event,
+    Interrogated,
+    Opened,
+    OpenSource,
+    Read,
+    Received,
+)
 from dispatcher.handover.job import (
     Coordinator,
     Defer,
@@ -43,7 +53,16 @@ from dispatcher.handover.job import (
     Tell,
 )
 from dispatcher.handover.message import Frame, Records
-from dispatcher.handover.simulator.lanes import ORDERS, REPORTS, SOURCE, STATE, STREAM, Lane, Lanes
+from dispatcher.handover.simulator.lanes import (
+    INTERROGATION,
+    ORDERS,
+    REPORTS,
+    SOURCE,
+    STATE,
+    STREAM,
+    Lane,
+    Lanes,
+)
 from dispatcher.handover.simulator.machine import Machine
 from dispatcher.handover.simulator.source import Sources
 from dispatcher.handover.simulator.topology import VnodeVersion
@@ -72,7 +91,9 @@ class World:
         self.restart = restart
         self.trace = trace
         # Ordinary and direct credit of each unit, and one batch that waits for it.
-        self.witness = Witness(dict(version.owners), 2 * credit_bytes + 1)
+        self.witness = Witness(
+            dict(version.owners), 2 * credit_bytes + 1, keeps_order=machine.family.keeps_order
+        )
         self.units: dict[int, Any] = {}
         self.lanes = Lanes()
         self.words: Counter[type] = Counter()
@@ -85,6 +106,12 @@ class World:
         for source, unit in readers.items():
             self.lanes.put((ORDERS, unit), OpenSource(source))
 
+    def begin_without(self, keys: Iterable[int]) -> None:
+        """Nobody has state of these keys yet."""
+        for key in keys:
+            del self.witness.holders[key]
+        self.sealed = (self.witness.seals(), self.sources.positions())
+
     def possible(self) -> list[Lane]:
         """The lanes on which something could happen."""
         return [*self.lanes.queues, *((SOURCE, source) for source in self.sources.readable())]
@@ -94,12 +121,15 @@ class World:
         match lane:
             case (str(kind), source) if kind == SOURCE:
                 self._read(*self.sources.read(source))
-            case (str(kind), sender, to) if kind == STREAM:
+            case (str(kind), sender, to, *_) if kind == STREAM:
                 self._deliver(sender, to, self.lanes.next(lane))
             case (str(kind), unit) if kind == ORDERS:
                 self._step(unit, self.lanes.next(lane))
             case (str(kind), unit) if kind == REPORTS:
                 self.tell(Reported(unit, self.lanes.next(lane)))
+            case (str(kind), unit) if kind == INTERROGATION:
+                self.lanes.next(lane)
+                self._step(unit, Interrogated(self.witness.keys_at(unit)))
             case (str(kind), _, unit) if kind == STATE:
                 collected: Collected[int] = self.lanes.next(lane)
                 self.witness.collected(collected.key, collected.chunks)
@@ -165,7 +195,7 @@ class World:
                 if isinstance(frame.message, Records):
                     self.witness.leaves(unit, frame.message.batch)
                 self.words[type(frame.message)] += 1
-                self.lanes.put((STREAM, unit, to), frame)
+                self.lanes.put((STREAM, unit, to, *self._connection(unit, frame)), frame)
             case Apply(batch=batch):
                 self.witness.applies(unit, batch)
             case Collect(key=key):
@@ -177,10 +207,19 @@ class World:
                 self._refused(unit, effect)
             case Acknowledged() | Released() | Drained() | Left():
                 self._report(unit, effect)
-            case Drop():
-                pass
+            case Interrogate():
+                self.lanes.put((INTERROGATION, unit), effect)
+            case Drop(key=key):
+                self.witness.drops(unit, key)
             case _:
                 self._do_beside(unit, effect)
+
+    def _connection(self, unit: int, frame: Frame[int]) -> tuple[str, ...]:
+        if self.machine.rules.one_stream:
+            return ()
+        if not isinstance(frame.message, Records):
+            return ("state",)
+        return ("own" if frame.message.origin == unit else "relayed",)
 
     def _do_beside(
         self,
@@ -255,8 +294,9 @@ class World:
     def _connect(self, unit: int) -> None:
         """Where it was of the job before, its old streams are read to their end first."""
         for peer in sorted(self.units.keys() - {unit}):
-            while (STREAM, unit, peer) in self.lanes:
-                self._deliver(unit, peer, self.lanes.next((STREAM, unit, peer)))
+            for lane in [lane for lane in self.lanes.queues if lane[:3] == (STREAM, unit, peer)]:
+                while lane in self.lanes:
+                    self._deliver(unit, peer, self.lanes.next(lane))
             self._step(peer, Opened(unit))
 
 
