@@ -2,8 +2,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Self
 
+from dispatcher.handover.chunks import joined
 from dispatcher.handover.clock import Times, later
-from dispatcher.handover.errors import ChunkMissing
 from dispatcher.handover.message import Acquire, Records
 from dispatcher.handover.version import K
 
@@ -29,14 +29,8 @@ class Arrivals(Generic[K]):
 
     def with_chunk(self, acquire: Acquire[K]) -> tuple[Self, tuple[bytes, ...] | None]:
         """And all chunks, where this was the last. Raises `ChunkMissing`."""
-        before = self.chunks.get(acquire.key, ())
-        if acquire.index != len(before):
-            raise ChunkMissing(acquire.key, expected=len(before), index=acquire.index)
-        chunks = (*before, acquire.state)
-        others = {key: some for key, some in self.chunks.items() if key != acquire.key}
-        if len(chunks) == acquire.count:
-            return replace(self, chunks=others), chunks
-        return replace(self, chunks={**others, acquire.key: chunks}), None
+        chunks, whole = joined(self.chunks, acquire)
+        return replace(self, chunks=chunks), whole
 
     def with_received(self, giver: int, acquire: Acquire[K]) -> Self:
         keys = self.received.get(giver, frozenset()) | {acquire.key}

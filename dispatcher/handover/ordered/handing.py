@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from dispatcher.handover.announcement import announced, intended
 from dispatcher.handover.effect import Acknowledged as Acknowledgement
 from dispatcher.handover.effect import Collect, Drop, Install
-from dispatcher.handover.errors import DigestConflict, IllegalEvent, WrongBase
+from dispatcher.handover.errors import IllegalEvent
 from dispatcher.handover.event import Collected, Complete, Intent, Obeyed
 from dispatcher.handover.message import Acquire, Control, Done, Flush, Flushed, RelayedWatermark
 from dispatcher.handover.ordered.arrivals import Arrivals
@@ -62,11 +63,7 @@ def hear(here: Here, phase: Phase[K], heard: Heard[K], message: Acquire[K] | Con
 
 def _announced(arrivals: Arrivals[K], heard: Heard[K]) -> Arrivals[K]:
     """Raises `DigestConflict`."""
-    if arrivals.digest is None:
-        return replace(arrivals, digest=heard.digest)
-    if arrivals.digest != heard.digest:
-        raise DigestConflict(heard.version, known=arrivals.digest, offered=heard.digest)
-    return arrivals
+    return replace(arrivals, digest=announced(arrivals.digest, heard))
 
 
 def _arrived(
@@ -106,14 +103,8 @@ def _answered(
 
 
 def _upgraded(here: Here, phase: Settled[K], intent: Intent[K]) -> Transition[K]:
-    base, following, arrivals = phase.version, intent.next, phase.arrivals
-    if (intent.base, intent.base_digest) != (base.number, base.digest):
-        own = (base.number, base.digest)
-        raise WrongBase(here.unit, own=own, base=(intent.base, intent.base_digest))
-    if arrivals.digest not in (None, following.digest):
-        raise DigestConflict(following.number, known=following.digest, offered=str(arrivals.digest))
-    rescale = Rescale.between(base, following)
-    arrivals = replace(arrivals, digest=following.digest)
+    rescale = intended(here.unit, phase.version, intent, phase.arrivals.digest)
+    arrivals = replace(phase.arrivals, digest=intent.next.digest)
     # Rule 4, for the givers whose Done came first.
     to_flush = arrivals.done if here.rules.flushes_last else rescale.receivers
     flushes: Outcomes[K] = tuple(Post(giver, Flush()) for giver in sorted(to_flush))

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from dispatcher.handover.effect import Effect
 from dispatcher.handover.event import Event
+from dispatcher.handover.icadd.protocol import icadd
+from dispatcher.handover.icadd.rules import Rules as Icadd
 from dispatcher.handover.ordered.protocol import ordered
 from dispatcher.handover.ordered.rules import Rules as Ordered
 from dispatcher.handover.protocol import Protocol
@@ -59,6 +61,24 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "without-rule-9": Ordered(needs_credit=False),
             "without-source-drain": Ordered(drains_sources=False),
         },
+    ),
+    "icadd": Family(
+        icadd,
+        Icadd(),
+        {
+            "as-written": Icadd(takes_from_old_owner=False, whitelists_taken=False, leaves_unmoved=False),
+            # What a unit sends to itself counts as passed downstream: then H has no effect.
+            "as-written-self-send-passes": Icadd(takes_from_old_owner=False, whitelists_taken=False),
+            "without-mend-a": Icadd(takes_from_old_owner=False),
+            "exit-on-all-done": Icadd(relays_until_complete=False),
+            "keep-acquired-in-whitelist": Icadd(leaves_received=False),
+            "new-unit-normal": Icadd(new_units_collect=False),
+            "without-mend-h": Icadd(leaves_unmoved=False),
+            "without-flush": Icadd(awaits_flushes=False),
+            "non-fifo": Icadd(one_stream=False),
+        },
+        keeps_order=False,
+        by_key=True,
     ),
 }
 

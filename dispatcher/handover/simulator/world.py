@@ -128,12 +128,18 @@ class World:
             case (str(kind), unit) if kind == REPORTS:
                 self.tell(Reported(unit, self.lanes.next(lane)))
             case (str(kind), unit) if kind == INTERROGATION:
-                self.lanes.next(lane)
-                self._step(unit, Interrogated(self.witness.keys_at(unit)))
+                self._interrogate(unit, self.lanes.next(lane))
             case (str(kind), _, unit) if kind == STATE:
                 collected: Collected[int] = self.lanes.next(lane)
                 self.witness.collected(collected.key, collected.chunks)
                 self._step(unit, collected)
+
+    def _interrogate(self, unit: int, asked: Interrogate | Interrogated[int]) -> None:
+        """What the operators say is as old as their answer is slow."""
+        if isinstance(asked, Interrogate):
+            self.lanes.put((INTERROGATION, unit), Interrogated(self.witness.keys_at(unit)))
+        else:
+            self._step(unit, asked)
 
     def _read(self, unit: int, event: Read[int] | Advanced, time: int) -> None:
         if isinstance(event, Advanced):
