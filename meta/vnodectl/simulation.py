@@ -54,8 +54,11 @@ class Simulated:
 
     @property
     def options(self) -> "Options":
+        """Raises `typer.BadParameter`."""
         from dispatcher.handover.simulator.options import FRAMES, Options  # noqa: PLC0415 - nobody else needs it
 
+        if self.as_written and self.variant:
+            raise typer.BadParameter("give either --as-written or --variant")
         return Options(
             protocol=self.protocol,
             units_before=self.units_before,
