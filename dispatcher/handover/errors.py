@@ -108,3 +108,15 @@ class Unencodable(WireError):
             f"a {type(message).__name__} cannot be sent: {reason}; keys are integers of 64 bits or text, times are"
             " integers of 64 bits, and units, sizes and counts not negative"
         )
+
+
+class ForeignVnodes(HandoverError):
+    """Rows that were hashed for another number of vnodes than the mapping has."""
+
+    def __init__(self, *, first: int, last: int, vnode_count: int) -> None:
+        self.first = first
+        self.last = last
+        self.vnode_count = vnode_count
+        super().__init__(
+            f"rows have vnodes from {first} to {last}, and the mapping has {vnode_count}; hash them for its fragment"
+        )
