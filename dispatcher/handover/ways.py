@@ -45,14 +45,14 @@ class Ways:
         cls, route: Callable[[int], tuple[int, Path]], vnode_count: int, apart: Callable[[int], bool]
     ) -> Self:
         """`apart`: whether the rows of a vnode go by themselves."""
-        numbers: dict[Way, int] = {}
+        numbers: dict[tuple[int, Path, int | None], int] = {}
         of_vnode = []
         for vnode in range(vnode_count):
-            to, path = route(vnode)
-            way = Way(to, path, vnode if apart(vnode) else None)
+            way = (*route(vnode), vnode if apart(vnode) else None)
             of_vnode.append(numbers.setdefault(way, len(numbers)))
+        ways = tuple(Way(to, path, vnode) for to, path, vnode in numbers)
         # Of the least width: numpy sorts 8 and 16 bits by counting.
-        return cls(tuple(numbers), np.array(of_vnode, np.min_scalar_type(len(numbers) - 1)))
+        return cls(ways, np.array(of_vnode, np.min_scalar_type(len(numbers) - 1)))
 
     def sort(self, vnodes: Vnodes) -> tuple[Positions, list[int]]:
         """The places of rows with these vnodes, one way after the other, and how many go each way.

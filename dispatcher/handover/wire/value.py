@@ -24,14 +24,20 @@ class Input:
 
     def take(self, size: int) -> memoryview:
         """Raises `Malformed` where fewer are left."""
-        taken = self._data[self._at : self._at + size]
-        if len(taken) < size:
-            raise Malformed(f"ends after {len(self._data)} bytes, in the midst of {size} from {self._at} on")
-        self._at += size
-        return taken
+        at = self._pass(size)
+        return self._data[at : self._at]
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
-        return layout.unpack(self.take(layout.size))
+        """Raises `Malformed` where too few are left."""
+        return layout.unpack_from(self._data, self._pass(layout.size))
+
+    def _pass(self, size: int) -> int:
+        """Where the bytes begin that are read now."""
+        at = self._at
+        if size > len(self._data) - at:
+            raise Malformed(f"ends after {len(self._data)} bytes, in the midst of {size} from {at} on")
+        self._at = at + size
+        return at
 
     def end(self) -> None:
         """Raises `Malformed` where anything is left."""

@@ -1,6 +1,7 @@
 """Frames as bytes: what was sent, or an error of ours, and soon, and in little memory, whatever the bytes are."""
 
 import random
+import re
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path as File
@@ -121,6 +122,14 @@ def test_every_message_has_a_form() -> None:
     classes = {get_origin(message) or message for message in get_args(Message)}
     assert TAGS.keys() == MESSAGES.keys() == {type(frame.message) for frame in VECTORS.values()} == classes
     assert len(TAGS) == len(FORMS)
+
+
+def test_the_page_tells_of_every_message() -> None:
+    page = (File(__file__).parents[3] / "docs" / "handover.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (.*) ?\|$", page, re.MULTILINE)
+    assert {int(tag): name for tag, name, _ in rows} == {
+        tag: form.type.__name__ for tag, form in FORMS.items()
+    }
 
 
 @pytest.mark.parametrize("name", VECTORS)
