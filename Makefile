@@ -34,6 +34,7 @@ bench: $(READY) java ## Measure, each figure beside what it is compared with
 	$(RUN) benchmarks.keys
 	$(RUN) benchmarks.planner
 	$(RUN) benchmarks.publication
+	$(RUN) benchmarks.routing
 	$(RUN) benchmarks.scan
 	$(RUN) benchmarks.service
 
