@@ -1,11 +1,12 @@
 """An operator's side: what it does with a copy that has come to the front of one of its edges."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
 from dispatcher.handover.effect import Collect, Drop
 from dispatcher.handover.region.graph import Region
-from dispatcher.handover.region.message import Acquire, Copy, Interrogate, Met
+from dispatcher.handover.region.message import Acquire, Copy, Interrogate, Message, Met
 from dispatcher.handover.region.rules import Rules
 from dispatcher.handover.version import K
 
@@ -70,34 +71,50 @@ Effect = TellKeys | TellState[K] | Tell | Load[K] | Forget[K] | Put[K]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """`seen`: the highest number of a message that has come.
-
-    First copies come in the order of their numbers, since each has all earlier messages before it on its own way. So a
-    copy is the first of its message if its number is higher than `seen`.
-    """
+    """`edges`: how many lead here. `arrived`: of each message, on how many of them it has come, until it has on all."""
 
     operator: str
     targets: tuple[str, ...]
+    edges: int
     stateful: bool
     rules: Rules = field(default_factory=Rules)
-    seen: int = 0
+    arrived: Mapping[int, int] = field(default_factory=dict)
 
 
 def passage(region: Region, operator: str, rules: Rules | None = None) -> Passage:
     """Of an operator in the region, or one at its end, where messages are discarded."""
-    return Passage(operator, region.targets.get(operator, ()), operator in region.stateful, rules or Rules())
+    return Passage(
+        operator,
+        region.targets.get(operator, ()),
+        sum(operator in targets for targets in region.targets.values()),
+        operator in region.stateful,
+        rules or Rules(),
+    )
 
 
 def step(passage: Passage, event: Arrived[K]) -> tuple[Passage, tuple[Effect[K], ...]]:
     """The effects are done in their order, before anything else is taken from an edge of the operator."""
     rules, copy = passage.rules, event.copy
+    count = passage.arrived.get(copy.number, 0) + 1
+    first, last = count == 1, count == passage.edges
     # Rule 1.
     targets = passage.targets if rules.copies else passage.targets[:1]
+    if not (first if _hurries(copy.message, rules) else last):
+        targets = ()
     met = Met(copy.number, event.source, passage.operator, targets)
-    first = copy.number > passage.seen
     effects = _effects(passage, copy, met, first=first) if passage.stateful else (Tell(met),)
     puts = tuple(Put(passage.operator, target, copy) for target in targets)
-    return replace(passage, seen=max(copy.number, passage.seen)), (*effects, *puts)
+    arrived = {number: some for number, some in passage.arrived.items() if number != copy.number}
+    if not last:
+        arrived[copy.number] = count
+    return replace(passage, arrived=arrived), (*effects, *puts)
+
+
+def _hurries(message: Message[K], rules: Rules) -> bool:
+    """Whether it goes on with its first copy, before records that came behind that, or with its last."""
+    if isinstance(message, Acquire | Drop):
+        return rules.hurries
+    return not rules.waits
 
 
 def _effects(passage: Passage, copy: Copy[K], met: Met, *, first: bool) -> tuple[Effect[K], ...]:

@@ -6,7 +6,11 @@ class Rules:
     """The rules that can be left out, all in force but in the tests that show what each is good for."""
 
     copies: bool = True
-    """1: a copy goes into every edge."""
+    """1: a copy goes into every edge,"""
+    hurries: bool = True
+    """of Acquire and Drop with the first that comes,"""
+    waits: bool = True
+    """of the others with the last."""
     unites: bool = True
     """2: keys are added to those that were told before."""
     replaces: bool = True

@@ -12,7 +12,7 @@ from dispatcher.handover.simulator.draw import Draw
 from tests.dispatcher.handover.region_world import Broken, Record, World, drawn
 
 SEEDS = 150
-SEEDS_LONG = 20_000
+SEEDS_LONG = 4_000
 SEEDS_TO_CATCH = 300
 WISHES = 40
 

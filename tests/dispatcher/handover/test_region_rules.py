@@ -1,6 +1,7 @@
 """What each rule inside a region is good for: an order of events, with the rule and without it.
 
-There is a short way from the distributor d to the operator o, and a long one by way of m; e is the next distributor.
+There is a short way from the distributor d to the operator o, and a long one by way of m; behind o is n, and then the
+next distributor, e.
 """
 
 from collections.abc import Callable
@@ -16,8 +17,14 @@ from dispatcher.handover.region.rules import Rules
 from tests.dispatcher.handover.region_world import Broken, Record, World
 
 DIAMOND = Graph(
-    {"d": Kind.DISTRIBUTOR, "m": Kind.STATEFUL, "o": Kind.STATEFUL, "e": Kind.KEYING_DISTRIBUTOR},
-    (("d", "o"), ("d", "m"), ("m", "o"), ("o", "e")),
+    {
+        "d": Kind.DISTRIBUTOR,
+        "m": Kind.STATEFUL,
+        "o": Kind.STATEFUL,
+        "n": Kind.STATEFUL,
+        "e": Kind.KEYING_DISTRIBUTOR,
+    },
+    (("d", "o"), ("d", "m"), ("m", "o"), ("o", "n"), ("n", "e")),
 )
 R = Record("a", "r")
 
@@ -31,6 +38,24 @@ def a_copy_goes_into_every_edge(world: World) -> None:
     world.record(R)
     world.flow()
     world.ask(0)
+
+
+def acquire_goes_on_with_its_first(world: World) -> None:
+    """A record overtakes the second copy on the short way to o, and is at n before the state if that waits at o."""
+    world.record(R)
+    world.flow()
+    world.give("a")
+    world.flow(("state", "a", 1))
+    world.record(Record("a", "behind"))
+    world.happen(("state", "a", 1))
+    world.flow(("edge", "d", "m", 1))
+
+
+def collect_goes_on_with_its_last(world: World) -> None:
+    """A record is still on the long way to o when the first copy is there, and n has not seen it."""
+    world.record(R)
+    world.give("a")
+    world.flow(("edge", "m", "o", 0))
 
 
 def keys_are_united(world: World) -> None:
@@ -73,9 +98,9 @@ def the_first_drop_forgets(world: World) -> None:
     world.record(R)
     world.flow()
     world.give("a")
-    world.goes("d", "m", "o", "e")
-    world.goes("d", "o", "e")
-    for operator in "meoeo":
+    world.goes("d", "m", "o")
+    world.goes("d", "o", "n", "e")
+    for operator in "moone":
         world.happen(("answer", operator, 0))
     world.goes("d", "o")
     long_way = ("edge", "d", "m", 0)
@@ -92,13 +117,15 @@ def every_copy_is_waited_for(world: World) -> None:
 def on_each_edge(world: World) -> None:
     """What m has told is slower than what o has, behind it: two copies went out, and two are acknowledged."""
     a_copy_goes_into_every_edge(world)
-    world.goes("d", "m", "o", "e")
-    world.goes("d", "o", "e")
+    world.goes("d", "m", "o")
+    world.goes("d", "o", "n", "e")
     world.flow(("answer", "m", 0))
 
 
 STORIES: list[tuple[Callable[[World], None], Rules]] = [
     (a_copy_goes_into_every_edge, Rules(copies=False)),
+    (acquire_goes_on_with_its_first, Rules(hurries=False)),
+    (collect_goes_on_with_its_last, Rules(waits=False)),
     (keys_are_united, Rules(unites=False)),
     (a_later_state_replaces, Rules(replaces=False)),
     (and_so_does_none, Rules(replaces_by_none=False)),
