@@ -76,3 +76,11 @@ class ChunkMissing(HandoverError):
         super().__init__(
             f"the state of {key} goes on with chunk {index}, not {expected}; restart the job from its last snapshot"
         )
+
+
+class BadPacing(HandoverError):
+    """A rescale is to move fewer than one key at a time."""
+
+    def __init__(self, parallel: int) -> None:
+        self.parallel = parallel
+        super().__init__(f"parallel is {parallel}; move at least 1 key at a time, or all")

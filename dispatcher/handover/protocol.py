@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dispatcher.handover.effect import Effect
-from dispatcher.handover.event import Collected, Complete, Intent
+from dispatcher.handover.event import Collected, Complete, Intent, Round
 from dispatcher.handover.message import Acquire, Control, Path, Records, Watermark
 from dispatcher.handover.outcome import Heard, Here, Outcomes
 from dispatcher.handover.rules import Rules
@@ -38,7 +38,7 @@ class Protocol(Generic[K, P]):
     route: Callable[[Here[Any], P, K], tuple[int, Path]]
     take: Callable[[Here[Any], P, Heard[K], Records[K]], Transition[P, K]]
     hear: Callable[[Here[Any], P, Heard[K], Acquire[K] | Control], Transition[P, K]]
-    obey: Callable[[Here[Any], P, Intent[K] | Collected[K] | Complete], Transition[P, K]]
+    obey: Callable[[Here[Any], P, Intent[K] | Round | Collected[K] | Complete], Transition[P, K]]
     hearers: Callable[[P], frozenset[int]]
     relays: Callable[[Here[Any], P, int, Watermark], Outcomes[K]]
     told: Callable[[Here[Any], P, Told], tuple[Told, list[Effect[K]]]]

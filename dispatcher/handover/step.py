@@ -31,6 +31,7 @@ from dispatcher.handover.event import (
     Received,
     ReleaseSource,
     Resume,
+    Round,
 )
 from dispatcher.handover.message import (
     Credit,
@@ -116,7 +117,7 @@ class _Turn(Generic[K, P]):
 
     def _obey(self, order: Collected[K] | Order[K]) -> None:
         match order:
-            case Intent() | Collected() | Complete():
+            case Intent() | Round() | Collected() | Complete():
                 self._follow(self.protocol.obey(self.here, self.phase, order))
             case OpenSource(source=source):
                 self.sources = self.sources.opened(source)

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     STUCK = "stuck"
     UNBOUNDED = "unbounded"
     WATERMARK = "watermark"
+    PACE = "pace"
 
 
 class Violation(Exception):
@@ -42,11 +43,16 @@ Record = tuple[str, int]
 
 
 class Witness:
-    """One run. Each method raises `Violation`. `held`: the records that had to wait somewhere."""
+    """One run. Each method raises `Violation`. `held`: the records that had to wait somewhere.
+
+    `cut`: giver and receiver of each vnode whose state is on its way; `parallel`: how many a unit may have there.
+    """
 
     def __init__(self, holders: dict[int, int], bytes_max: int) -> None:
         self.holders: dict[int, int | None] = dict(holders)
         self.bytes_max = bytes_max
+        self.parallel: int | None = None
+        self.cut: dict[int, tuple[int, int]] = {}
         self.moving: dict[int, tuple[bytes, ...]] = {}
         self.read: Counter[tuple[int, str]] = Counter()
         self.applied: Counter[tuple[int, str]] = Counter()
@@ -110,6 +116,16 @@ class Witness:
             )
         self.holders[key] = None
 
+    def cuts(self, giver: int, receiver: int, key: int) -> None:
+        self.cut[key] = giver, receiver
+        for side, unit in enumerate((giver, receiver)):
+            vnodes = sorted(other for other, units in self.cut.items() if units[side] == unit)
+            if self.parallel is not None and len(vnodes) > self.parallel:
+                what = ("gives", "receives")[side]
+                raise Violation(
+                    Kind.PACE, f"unit {unit} {what} vnodes {vnodes} at once, and {self.parallel} are allowed"
+                )
+
     def collected(self, key: int, chunks: tuple[bytes, ...]) -> None:
         self.moving[key] = chunks
 
@@ -121,6 +137,7 @@ class Witness:
         if self.moving.pop(key, None) != chunks:
             raise Violation(Kind.LOST, f"unit {unit} takes other state of vnode {key} than was given")
         self.holders[key] = unit
+        self.cut.pop(key, None)
 
     def keys_at(self, unit: int) -> frozenset[int]:
         return frozenset(key for key, holder in self.holders.items() if holder == unit)
@@ -165,6 +182,7 @@ class Witness:
         self.read, self.applied = Counter(sighting.read), Counter(sighting.read)
         self.holders = dict(holders)
         self.moving.clear()
+        self.cut.clear()
         self.inside.clear()
         self.at.clear()
         self.under_way.clear()
