@@ -52,17 +52,21 @@ def test_a_table_is_shown_compacted_and_vacuumed(table: StateTable) -> None:
     assert len(list(Path(table.uri).glob("*.parquet"))) == 2
 
 
-def test_what_is_no_table_is_refused_with_what_to_do(table: StateTable, tmp_path: Path) -> None:
+def test_what_is_no_table_is_refused_with_what_to_do(
+    table: StateTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused = invoke("table", "show", str(tmp_path / "none"))
     assert isinstance(refused.exception, ServiceError)
-    assert "create it by create_or_open" in str(refused.exception)
+    assert "is this its path?" in str(refused.exception)
     as_json = invoke("table", "vacuum", str(tmp_path / "none"), "--json")
     assert as_json.exit_code == 2
     assert json.loads(as_json.stderr)["type"] == "/problems/refused-by-table"
-    for wrong in (["--mapping", "0*x"], ["--option", "region"]):
+    for wrong in (["--mapping", "0*x"], ["--mapping", "0*5000"], ["--option", "region"]):
         assert invoke("table", "compact", table.uri, *wrong).exit_code == 2
-    unowned = invoke("table", "compact", table.uri, "--mapping", "0 -", "--force")
-    assert isinstance(unowned.exception, ServiceError), unowned.output
+    monkeypatch.delattr("meta.vnodectl.table._spark")
+    unowned = invoke("table", "compact", table.uri, "--mapping", "0 -", "--force", COLUMNS="110")
+    assert "vnode 1 has no owner" in unowned.output
+    assert unowned.exit_code == 2
 
 
 @pytest.mark.slow
