@@ -18,7 +18,7 @@ from rich.table import Table
 
 from meta.mapping.errors import MappingError
 from meta.vnodectl.client import ServiceError
-from meta.vnodectl.session import Json, Yes, confirm, out, print_json, refused_as_asked
+from meta.vnodectl.session import Json, Yes, confirm, err, out, print_json, refused_as_asked
 from meta.vnodectl.waiting import bars
 from storage_keys.errors import StorageKeyError
 from storage_keys.vnode import check_vnode_count
@@ -55,8 +55,6 @@ appender.none.name = none
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = off
 """
-# Of py4j, with the trace of the call that Ctrl-C broke off.
-INTERRUPTED = "KeyboardInterrupt while sending command."
 ERROR_LINE = re.compile(r"[\w.]+(Error|Exception): \S")
 
 
@@ -266,8 +264,8 @@ def _spark(master: str) -> "Iterator[SparkSession]":
         silence.write_text(SILENCE)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         root = logging.getLogger()
-        root.addFilter(_is_no_interrupt)
-        stack.callback(root.removeFilter, _is_no_interrupt)
+        root.addFilter(_is_not_of_py4j)
+        stack.callback(root.removeFilter, _is_not_of_py4j)
         advice = "it needs Java 17 or newer (JAVA_HOME)"
         try:
             session = SparkSession.getActiveSession()
@@ -283,14 +281,21 @@ def _spark(master: str) -> "Iterator[SparkSession]":
                 stack.callback(session.stop)
             advice = "what readers see is unchanged"
             yield session
+        except KeyboardInterrupt:
+            err.print(
+                "stopped; what readers see is unchanged, and what was written goes with a later vacuum",
+                soft_wrap=True,
+            )
+            raise
         except PySparkException as error:
             raise ServiceError(
                 f"Spark could not do it: {_first_words(error)}; {advice}", "spark-failed"
             ) from error
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    return record.msg != INTERRUPTED
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """It logs the traces of calls that Ctrl-C broke off."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _first_words(error: Exception) -> str:

@@ -1,8 +1,10 @@
 """`vnodectl table`: state tables as an operator sees and keeps them."""
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,27 @@ def test_a_compaction_of_its_own_spark_prints_its_answer_and_no_log(table: State
     assert "4 -> 1 files" in done.stdout
     # The JVM's own word.
     assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []
+
+
+@pytest.mark.slow
+def test_a_compaction_is_stopped_by_one_line(table: StateTable, eventually: Callable[..., None]) -> None:
+    def has_begun() -> None:
+        assert list(Path(table.uri).glob("compacted-*"))
+
+    command = [sys.executable, "-m", "meta.vnodectl", "table", "compact", table.uri, "--force"]
+    with subprocess.Popen(
+        [*command, "--master", "local[1]", "--groups", "256"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        eventually(has_begun, within_s=60)
+        running.send_signal(signal.SIGINT)
+        told, said = running.communicate(timeout=60)
+    assert (running.returncode, told) == (130, "")
+    (line,) = (line for line in said.splitlines() if "incubator" not in line)
+    assert line.startswith("stopped; what readers see is unchanged")
+    assert table.snapshot().version == 4
 
 
 def test_other_commands_do_not_load_spark() -> None:
