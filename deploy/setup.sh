@@ -119,9 +119,6 @@ setup_driver() {
       "VNODEMAP_POSTGRES_JAR=/path/to/postgresql.jar make ..." >&2
   fi
   rm -rf "$folder"
-  # For make, which is not to wait for it each time.
-  mkdir -p .venv/jars
-  touch .venv/jars/.asked
 }
 
 # It knows the mirrors and proxies of this machine. Neither of the two gives up by itself where nobody answers.
