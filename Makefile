@@ -55,5 +55,8 @@ java:
 postgres: $(READY)
 	@deploy/setup.sh postgres
 
-driver: $(READY) java
+driver: .venv/jars/.asked
+
+.venv/jars/.asked: $(READY) deploy/setup.sh | java
 	@deploy/setup.sh driver
+	@mkdir -p $(@D) && touch $@

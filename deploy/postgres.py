@@ -39,7 +39,7 @@ _SETTINGS = {
 
 
 class NoPostgres(Exception):
-    """This machine has no PostgreSQL server; the message says how to get one."""
+    """This machine has no PostgreSQL server, or not the driver that was named; the message says what to do."""
 
 
 def binaries() -> Path:
@@ -65,9 +65,16 @@ def binaries() -> Path:
 
 
 def jdbc_driver() -> Path | None:
-    """The jar of its JDBC driver: VNODEMAP_POSTGRES_JAR, else what deploy/setup.sh got, else None."""
+    """The jar of its JDBC driver: VNODEMAP_POSTGRES_JAR, else what deploy/setup.sh got, else None.
+
+    Raises `NoPostgres` where the one that is named is not there.
+    """
     named = os.environ.get("VNODEMAP_POSTGRES_JAR")
     found = Path(named) if named else Path(sys.prefix, "jars", "postgresql.jar")
+    if named and not found.is_file():
+        raise NoPostgres(
+            f"VNODEMAP_POSTGRES_JAR names {named}, which is no file; name the driver's jar, or unset it"
+        )
     return found if found.exists() else None
 
 

@@ -102,7 +102,7 @@ postgres_runs() {
   .venv/bin/python -c 'from deploy.postgres import binaries; print(binaries())' >/dev/null 2>&1
 }
 
-# From a Maven repository. Where there is no way to one the other tests still run.
+# From a Maven repository. Where there is no way to one the other tests still run, and make does not ask again.
 setup_driver() {
   local jar=.venv/jars/postgresql.jar folder
   [ -z "${VNODEMAP_POSTGRES_JAR:-}" ] && ! is_the_driver "$jar" || return 0

@@ -45,7 +45,7 @@ a frame to the owner of an unmoved key may be on its way when the version is com
 **The modules.** `version`: mappings. `message`, `event`, `effect`: what units say, what happens to them, what they want
 done. `errors`. `links`: numbered streams. `ledger`: credit. `clock`: event time. `sources`. `unit`, `step`: a unit, of
 which an engine calls `unit.started` and `step.step`; `protocol`: what differs from one protocol to another;
-`announcement`, `chunks`: what some have in common. `ordered`, `icadd`. `job` and `coordinator`: the other end.
-`simulator`: the proof, as far as one can run it. Nothing here does I/O, reads a clock, or draws by chance; the simulator
-draws by a seed.
+`announcement`, `chunks`: what some have in common. `ordered`, `icadd`. `job` and `coordinator`: the other end;
+`pacing`: which keys move at the same time. `simulator`: the proof, as far as one can run it. Nothing here does I/O,
+reads a clock, or draws by chance; the simulator draws by a seed.
 """

@@ -13,12 +13,14 @@ def announced(digest: str | None, heard: Heard[K]) -> str:
     return heard.digest
 
 
-def intended(unit: int, base: Version[K], intent: Intent[K], digest: str | None) -> Rescale[K]:
-    """Raises `WrongBase`, `DigestConflict`."""
+def intended(
+    unit: int, base: Version[K], intent: Intent[K], digest: str | None, *, paces: bool = True
+) -> Rescale[K]:
+    """Of the rounds of INTENT, where it `paces`. Raises `WrongBase`, `DigestConflict`."""
     following = intent.next
     if (intent.base, intent.base_digest) != (base.number, base.digest):
         own = (base.number, base.digest)
         raise WrongBase(unit, own=own, base=(intent.base, intent.base_digest))
     if digest not in (None, following.digest):
         raise DigestConflict(following.number, known=following.digest, offered=str(digest))
-    return Rescale.between(base, following)
+    return Rescale.between(base, following, intent.rounds if paces else None)

@@ -1,16 +1,16 @@
 """The job's coordinator, the only one of its job that hears of new mapping versions.
 
-It is Running, or Rescaling (and then Emptying, while removed units leave), or Snapshotting, or Restarting, never two
-of them. A unit that is lost, or a rescale that takes too long, restarts the job from its last snapshot, under a
-version that the service makes of the mapping without the lost unit.
+It is Running, or Rescaling (before that Moving, while there are rounds to come; then Emptying, while removed units
+leave), or Snapshotting, or Restarting, never two of them. A unit that is lost, or a rescale that takes too long,
+restarts the job from its last snapshot, under a version that the service makes of the mapping without the lost unit.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dispatcher.handover.effect import Acknowledged, Drained, Left, Released, Report
+from dispatcher.handover.effect import Acknowledged, Drained, Installed, Left, Released, Report
 from dispatcher.handover.errors import IllegalEvent
-from dispatcher.handover.event import Barrier, Complete, Intent, OpenSource, ReleaseSource, Resume
+from dispatcher.handover.event import Barrier, Complete, Intent, OpenSource, ReleaseSource, Resume, Round
 from dispatcher.handover.job import (
     Advance,
     Coordinator,
@@ -19,8 +19,8 @@ from dispatcher.handover.job import (
     Emptying,
     JobEffects,
     JobEvent,
-    JobPhase,
     MoveSource,
+    Moving,
     Reported,
     Requested,
     Rescaling,
@@ -36,6 +36,7 @@ from dispatcher.handover.job import (
     Tell,
     UnitLost,
 )
+from dispatcher.handover.pacing import Move, rounds
 from dispatcher.handover.version import K, Version
 
 
@@ -53,7 +54,7 @@ def advance(job: Coordinator[K], event: JobEvent[K]) -> Advance[K]:
         case UnitLost(unit=unit):
             return _restart(job, unit)
         case DeadlinePassed(version=number):
-            late = isinstance(job.phase, Rescaling) and job.phase.next.number == number
+            late = isinstance(job.phase, Moving | Rescaling) and job.phase.next.number == number
             return _restart(job, None) if late else (job, ())
         case Restarted():
             raise IllegalEvent(job.phase, event)
@@ -62,8 +63,8 @@ def advance(job: Coordinator[K], event: JobEvent[K]) -> Advance[K]:
 def _asked(job: Coordinator[K], event: Requested[K] | SnapshotDue) -> Advance[K]:
     """One thing at a time."""
     match job.phase, event:
-        case Running(version=version), Requested(next=following):
-            return _rescale(job, version, following)
+        case Running(version=version), Requested():
+            return _rescale(job, version, event)
         case Running(version=version), SnapshotDue():
             return _snapshot(job, version)
         case _:
@@ -90,10 +91,14 @@ def _while_restarting(
             return job, ()
 
 
-def _reported(job: Coordinator[K], unit: int, report: Report) -> Advance[K]:
+def _reported(job: Coordinator[K], unit: int, report: Report[K]) -> Advance[K]:
     match job.phase, report:
         case _, Released(source=source):
             return _open(job, source)
+        case (Moving(next=following) as phase, Installed(version=number, key=key)) if (
+            number == following.number and key in phase.waiting
+        ):
+            return _installed(job, phase, key)
         case (Rescaling(next=following) as phase, Acknowledged(version=number)) if number == following.number:
             return _awaited(job, phase, unit)
         case (Emptying() as phase, Left()) | (Snapshotting() as phase, Drained()):
@@ -119,13 +124,45 @@ def _awaited(
             return replace(job, phase=Running(version), epoch=epoch), (Seal(epoch), *resumed)
 
 
-def _rescale(job: Coordinator[K], version: Version[K], following: Version[K]) -> Advance[K]:
+def _rescale(job: Coordinator[K], version: Version[K], asked: Requested[K]) -> Advance[K]:
     """Streams of new units first, then INTENT to everybody."""
+    following = asked.next
     units = version.units | following.units
+    moves = (
+        Move(key, giver, following.owners[key], asked.loads.get(key, 0.0))
+        for key, giver in version.owners.items()
+        if giver != following.owners[key]
+    )
+    first, *later = rounds(moves, asked.pacing) or ((),)
+    numbers = {key: number for number, keys in enumerate((first, *later)) for key in keys} if later else {}
     starts = tuple(Start(unit, version) for unit in sorted(following.units - version.units))
-    intent = Intent(version.number, version.digest, following)
+    intent = Intent(version.number, version.digest, following, numbers)
     intents = tuple(Tell(unit, intent) for unit in sorted(units))
-    return replace(job, phase=Rescaling(version, following, units)), (*starts, *intents)
+    return replace(job, phase=_moving(version, following, 0, first, tuple(later))), (*starts, *intents)
+
+
+def _moving(
+    version: Version[K],
+    following: Version[K],
+    number: int,
+    keys: tuple[K, ...],
+    later: tuple[tuple[K, ...], ...],
+) -> Moving[K] | Rescaling[K]:
+    if later:
+        return Moving(version, following, number, frozenset(keys), later)
+    return Rescaling(version, following, version.units | following.units)
+
+
+def _installed(job: Coordinator[K], phase: Moving[K], key: K) -> Advance[K]:
+    """When all of a round is there, its next one begins at those that give in it."""
+    waiting = phase.waiting - {key}
+    if waiting:
+        return replace(job, phase=replace(phase, waiting=waiting)), ()
+    number, keys, later = phase.round + 1, phase.later[0], phase.later[1:]
+    givers = sorted({phase.version.owners[moved] for moved in keys})
+    order = Round(phase.next.number, number)
+    following = _moving(phase.version, phase.next, number, keys, later)
+    return replace(job, phase=following), tuple(Tell(giver, order) for giver in givers)
 
 
 def _complete(job: Coordinator[K], phase: Rescaling[K]) -> Advance[K]:
@@ -169,8 +206,8 @@ def _move(job: Coordinator[K], targets: Mapping[str, int]) -> Advance[K]:
 
 
 def _open(job: Coordinator[K], source: str) -> Advance[K]:
-    """At its target, or where that is not of the job (any more), at another unit that will stay."""
-    staying = sorted(_staying(job.phase))
+    """At the unit that was wanted, or where that is not of the job (any more), at another that will stay."""
+    staying = sorted(job.target.units)
     to = job.moving[source]
     if to not in staying:
         to = staying[to % len(staying)]
@@ -178,12 +215,5 @@ def _open(job: Coordinator[K], source: str) -> Advance[K]:
     return replace(job, readers={**job.readers, source: to}, moving=moving), (Tell(to, OpenSource(source)),)
 
 
-def _staying(phase: JobPhase[K]) -> frozenset[int]:
-    """The units that will be there when nothing is under way; they are there by now."""
-    return phase.next.units if isinstance(phase, Rescaling) else phase.version.units
-
-
 def _restart(job: Coordinator[K], lost: int | None) -> Advance[K]:
-    phase = job.phase
-    target = phase.next if isinstance(phase, Rescaling) else phase.version
-    return replace(job, phase=Restarting(target)), (Restart(job.epoch, lost),)
+    return replace(job, phase=Restarting(job.target)), (Restart(job.epoch, lost),)

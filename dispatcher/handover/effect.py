@@ -95,6 +95,14 @@ class Refuse(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
+class Installed(Generic[K]):
+    """A report: the key's state is here. Of the last round there is none."""
+
+    version: int
+    key: K
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """A report: nothing of the base version is left here."""
 
@@ -120,7 +128,7 @@ class Left:
     """A report, the last: close the streams and stop."""
 
 
-Report = Acknowledged | Released | Drained | Left
+Report = Installed[K] | Acknowledged | Released | Drained | Left
 Effect = (
     Send[K]
     | Apply[K]
@@ -135,5 +143,5 @@ Effect = (
     | StartSource
     | StopSource
     | Refuse[K]
-    | Report
+    | Report[K]
 )

@@ -78,6 +78,14 @@ class ChunkMissing(HandoverError):
         )
 
 
+class BadPacing(HandoverError):
+    """A rescale is to move fewer than one key at a time."""
+
+    def __init__(self, parallel: int) -> None:
+        self.parallel = parallel
+        super().__init__(f"parallel is {parallel}; move at least 1 key at a time, or all")
+
+
 class WireError(HandoverError):
     """What a stream brought is no frame, or what it should take cannot be one."""
 

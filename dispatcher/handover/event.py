@@ -1,6 +1,7 @@
 """What happens to a unit. Frames come from other units; orders from the coordinator; the rest from its own engine."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Generic
 
 from dispatcher.handover.message import Batch, Frame
@@ -52,11 +53,23 @@ class Collected(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Intent(Generic[K]):
-    """The order to upgrade from the base version to `next`."""
+    """The order to upgrade from the base version to `next`, and to give the keys of round 0.
+
+    `rounds`: of the moved keys, where there are several; without them, all are of round 0.
+    """
 
     base: int
     base_digest: str
     next: Version[K]
+    rounds: Mapping[K, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The order to give the keys of this round: the state of all before is where it is to be."""
+
+    version: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +105,7 @@ class Resume:
     """The snapshot is sealed."""
 
 
-Order = Intent[K] | Complete | OpenSource | ReleaseSource | Barrier | Resume
-Obeyed = Intent[K] | Interrogated[K] | Collected[K] | Complete
+Order = Intent[K] | Round | Complete | OpenSource | ReleaseSource | Barrier | Resume
+Obeyed = Intent[K] | Round | Interrogated[K] | Collected[K] | Complete
 """What a protocol has rules for."""
 Event = Read[K] | Advanced | Received[K] | Opened | Interrogated[K] | Collected[K] | Order[K]

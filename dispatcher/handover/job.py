@@ -6,12 +6,28 @@ from typing import Generic
 
 from dispatcher.handover.effect import Report
 from dispatcher.handover.event import Order
+from dispatcher.handover.pacing import Pacing
 from dispatcher.handover.version import K, Version
 
 
 @dataclass(frozen=True, slots=True)
 class Running(Generic[K]):
     version: Version[K]
+
+
+@dataclass(frozen=True, slots=True)
+class Moving(Generic[K]):
+    """The part of a rescale before its last round.
+
+    `round` is under way, and `waiting` are its keys that are not installed; `later` are the rounds to come. No unit can
+    acknowledge by now: some giver is not done.
+    """
+
+    version: Version[K]
+    next: Version[K]
+    round: int
+    waiting: frozenset[K]
+    later: tuple[tuple[K, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +63,7 @@ class Restarting(Generic[K]):
     version: Version[K]
 
 
-JobPhase = Running[K] | Rescaling[K] | Emptying[K] | Snapshotting[K] | Restarting[K]
+JobPhase = Running[K] | Moving[K] | Rescaling[K] | Emptying[K] | Snapshotting[K] | Restarting[K]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +80,26 @@ class Coordinator(Generic[K]):
     epoch: int = 0
     recoverable: bool = True
 
+    @property
+    def target(self) -> Version[K]:
+        """To which the job goes, or at which it is."""
+        phase = self.phase
+        return phase.next if isinstance(phase, Moving | Rescaling) else phase.version
+
 
 @dataclass(frozen=True, slots=True)
 class Requested(Generic[K]):
-    """A version with the phase `rescaling` was published."""
+    """A version with the phase `rescaling` was published. `loads`: of its keys, where the pacing orders by them."""
 
     next: Version[K]
+    pacing: Pacing = field(default_factory=Pacing)
+    loads: Mapping[K, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(Generic[K]):
     unit: int
-    report: Report
+    report: Report[K]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +177,7 @@ class Settle:
     version: int
 
 
-JobEvent = Requested[K] | Reported | SnapshotDue | MoveSource | UnitLost | DeadlinePassed | Restarted[K]
+JobEvent = Requested[K] | Reported[K] | SnapshotDue | MoveSource | UnitLost | DeadlinePassed | Restarted[K]
 JobEffect = Tell[K] | Start[K] | Defer[K] | Seal | Restart | Settle
 JobEffects = tuple[JobEffect[K], ...]
 Advance = tuple[Coordinator[K], JobEffects[K]]

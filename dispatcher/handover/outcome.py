@@ -2,7 +2,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from dispatcher.handover.clock import Clock, Times
-from dispatcher.handover.effect import Acknowledged, Collect, Drop, Install, Interrogate
+from dispatcher.handover.effect import Acknowledged, Collect, Drop, Install, Installed, Interrogate
 from dispatcher.handover.message import Acquire, Control, Message, Records
 from dispatcher.handover.rules import R
 from dispatcher.handover.version import K
@@ -56,5 +56,16 @@ class Retell:
     group: int | None
 
 
-Outcome = Merge | Retell | Post[K] | Take[K] | Interrogate | Collect[K] | Install[K] | Drop[K] | Acknowledged
+Outcome = (
+    Merge
+    | Retell
+    | Post[K]
+    | Take[K]
+    | Interrogate
+    | Collect[K]
+    | Install[K]
+    | Drop[K]
+    | Installed[K]
+    | Acknowledged
+)
 Outcomes = tuple[Outcome[K], ...]

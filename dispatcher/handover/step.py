@@ -32,6 +32,7 @@ from dispatcher.handover.event import (
     Received,
     ReleaseSource,
     Resume,
+    Round,
 )
 from dispatcher.handover.message import (
     Credit,
@@ -117,7 +118,7 @@ class _Turn(Generic[K, P]):
 
     def _obey(self, order: Interrogated[K] | Collected[K] | Order[K]) -> None:
         match order:
-            case Intent() | Interrogated() | Collected() | Complete():
+            case Intent() | Round() | Interrogated() | Collected() | Complete():
                 self._follow(self.protocol.obey(self.here, self.phase, order))
             case OpenSource(source=source):
                 self.sources = self.sources.opened(source)

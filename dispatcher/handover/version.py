@@ -1,5 +1,5 @@
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Self, TypeVar
 
@@ -25,22 +25,26 @@ class Version(Generic[K]):
 class Rescale(Generic[K]):
     """F and F', and what follows from the two. Use `Rescale.between`.
 
-    `units` is W u W', `receivers` has a set for each giver.
+    `units` is W u W', `receivers` has a set for each giver. `rounds`: as INTENT has them; `last` is the last one.
     """
 
     base: Version[K]
     next: Version[K]
     units: frozenset[int]
     receivers: Mapping[int, frozenset[int]]
+    rounds: Mapping[K, int] = field(default_factory=dict)
+    last: int = 0
 
     @classmethod
-    def between(cls, base: Version[K], following: Version[K]) -> Self:
+    def between(cls, base: Version[K], following: Version[K], rounds: Mapping[K, int] | None = None) -> Self:
         receivers: dict[int, frozenset[int]] = {}
         for key, giver in base.owners.items():
             receiver = following.owners[key]
             if receiver != giver:
                 receivers[giver] = receivers.get(giver, frozenset()) | {receiver}
-        return cls(base, following, base.units | following.units, receivers)
+        rounds = rounds or {}
+        units = base.units | following.units
+        return cls(base, following, units, receivers, rounds, max(rounds.values(), default=0))
 
     def giver(self, key: K) -> int:
         return self.base.owners[key]
@@ -50,6 +54,9 @@ class Rescale(Generic[K]):
 
     def moves(self, key: K) -> bool:
         return self.base.owners[key] != self.next.owners[key]
+
+    def round(self, key: K) -> int:
+        return self.rounds.get(key, 0)
 
     def leaving(self, unit: int) -> tuple[K, ...]:
         """The keys that `unit` gives, in the mapping's order."""

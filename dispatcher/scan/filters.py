@@ -91,7 +91,7 @@ def conditions(columns: StructType, filters: Iterable[Predicate | Sequence[objec
     Values of the latter are Python's own or written as in JSON. Timestamps may be a `datetime`: one with a time zone
     for a timestamp, one without for a timestamp_ntz. Raises `StorageKeyError` for what cannot be compared.
     """
-    given = [one if isinstance(one, Predicate) else list(one) for one in filters]
+    given = list(_each(filters))
     types = dict(_types(columns, given))
     found: list[Predicate] = []
     for one in given:
@@ -100,6 +100,14 @@ def conditions(columns: StructType, filters: Iterable[Predicate | Sequence[objec
         with about(predicate.column):
             _require_answer(types.get(predicate.column, STRING), predicate)
     return Conditions(tuple(found), types)
+
+
+def _each(filters: object) -> Iterator[Predicate | list[object]]:
+    for one in filters if isinstance(filters, Iterable) else [None]:
+        # A filter by itself is a sequence, too: of strings, to begin with.
+        if isinstance(one, str) or not isinstance(one, Predicate | Sequence):
+            raise MalformedKey(f'filters are a list of filters, as [("k", "=", 5)], not {shown(filters)}')
+        yield one if isinstance(one, Predicate) else list(one)
 
 
 def _types(columns: StructType, filters: Iterable[Predicate | list[object]]) -> Iterator[tuple[str, KeyType]]:

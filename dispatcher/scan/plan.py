@@ -12,7 +12,8 @@ import numpy as np
 
 from dispatcher.scan.balance import balanced
 from dispatcher.scan.reasons import NAMED_MAX, listed, percent, plural
-from dispatcher.scan.statistics import FileStatistics, Flags, Numbers
+from dispatcher.scan.statistics import FileStatistics
+from dispatcher.table.arrays import Flags, Numbers
 from dispatcher.table.file import DataFile
 from meta.mapping.errors import Malformed
 from meta.mapping.mapping import VnodeMapping

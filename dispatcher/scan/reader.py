@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from dispatcher.errors import DispatcherError
 from dispatcher.scan.filters import Conditions, conditions, joined
 from dispatcher.scan.group_rows import Wanted, group_rows
 from dispatcher.scan.plan import ScanGroup, ScanPlan, plan_scan
@@ -26,6 +27,7 @@ from dispatcher.table.file import DELETED, PREFIX, STORAGE_KEY, Kind
 from dispatcher.table.location import is_object_store, literal_path
 from dispatcher.table.state_table import StateTable
 from meta.mapping.mapping import VnodeMapping
+from storage_keys.errors import shown
 from storage_keys.predicate import Predicate
 from storage_keys.pruning import Pruned, prune
 from storage_keys.spark import quoted
@@ -35,6 +37,15 @@ _COMPARED_RUNS_MAX: Final = 16
 
 
 _UNION_CODE: Final = "spark.sql.codegen.wholeStage.union.enabled"
+
+
+class UnusableArgument(DispatcherError):
+    """What `scan` was given as `name`, or was answered by it, is of another kind than it takes."""
+
+    def __init__(self, name: str, given: object, wanted: str) -> None:
+        self.name = name
+        self.given = given
+        super().__init__(f"{name} is {wanted}, not {shown(given)}")
 
 
 class Mapped(Protocol):
@@ -67,8 +78,10 @@ def scan(  # noqa: PLR0913 - what a scan is asked for, all by name
 
     For the session, `spark.sql.codegen.wholeStage.union.enabled` is switched off unless it is set.
 
-    Raises `UnknownColumns`, `StorageKeyError` for a filter that cannot be used, `Malformed` for an unowned vnode.
+    Raises `UnusableArgument`, `UnknownColumns`, `StorageKeyError` for a filter that cannot be used, `Malformed` for an
+    unowned vnode.
     """
+    _require_table(table)
     names = list(table.columns.names if columns is None else columns)
     require_columns(table, names)
     asked = conditions(table.columns, filters)
@@ -80,7 +93,7 @@ def scan(  # noqa: PLR0913 - what a scan is asked for, all by name
     groups = [read.rows_of(group) for group in plan.groups]
     if each_group is None:
         return _union([*groups, read.nothing])
-    made = [each_group(rows) for rows in groups]
+    made = [_made(each_group, rows) for rows in groups]
     return _union([*made, _nothing(spark, made[0].schema)])
 
 
@@ -94,13 +107,34 @@ def planned(
     whole_prefixes: bool = False,
 ) -> ScanPlan:
     """The groups of a scan. What cannot be, no group has."""
-    while not isinstance(mapping, VnodeMapping):
-        mapping = mapping.mapping
+    owners = _mapping_of(mapping)
     pruned = Pruned((), (), (), ("no row can pass",))
     if not asked.are_never_met:
         pruned = prune(table.schema, asked.predicates)
     files = table.snapshot(version).files
-    return plan_scan(mapping, files, tasks=tasks, pruned=pruned, whole_prefixes=whole_prefixes)
+    return plan_scan(owners, files, tasks=tasks, pruned=pruned, whole_prefixes=whole_prefixes)
+
+
+def _mapping_of(given: object) -> VnodeMapping:
+    found = given
+    while not isinstance(found, VnodeMapping):
+        found = getattr(found, "mapping", None)
+        if found is None:
+            wanted = "a VnodeMapping (VnodeMapping.parse reads text), a mapping version or a subscription"
+            raise UnusableArgument("mapping", given, wanted)
+    return found
+
+
+def _require_table(given: object) -> None:
+    if not isinstance(given, StateTable):
+        raise UnusableArgument("table", given, "a StateTable, which StateTable.open gives for a path")
+
+
+def _made(each_group: Callable[[DataFrame], object], rows: DataFrame) -> DataFrame:
+    found = each_group(rows)
+    if not isinstance(found, DataFrame):
+        raise UnusableArgument("each_group's answer", found, "the DataFrame that it makes of rows")
+    return found
 
 
 def require_columns(table: StateTable, names: Sequence[str]) -> None:

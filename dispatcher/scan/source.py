@@ -41,6 +41,7 @@ _OPERATORS: Final[Mapping[type[spark_source.Filter], str]] = {
 }
 
 _STORAGE: Final = "storage."
+_OPTIONS: Final = ("table", "path", "mapping", "fragment", "service", "tasks", "version")
 
 _EVEN_YEARS: Final = 1902
 """From then on every calendar and every zone's rules count alike."""
@@ -59,7 +60,10 @@ class UnusableOptions(DispatcherError):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("vnode")` known to the session, and let Spark hand filters to sources written in Python."""
+    """Make `format("vnode")` known to the session, and let Spark hand filters to sources written in Python.
+
+    Twice is as good as once.
+    """
     spark.conf.set(_PUSH_DOWN, "true")
     spark.dataSource.register(VnodeSource)
 
@@ -81,6 +85,7 @@ class VnodeSource(spark_source.DataSource):
         )
 
     def _table(self) -> StateTable:
+        _require_known(self.options)
         uri = self.options.get("table") or self.options.get("path")
         if not uri:
             raise UnusableOptions("there is no option table")
@@ -166,6 +171,13 @@ def _understood(columns: StructType, written: Sequence[object]) -> tuple[Predica
 
 def _escaped(text: str) -> str:
     return "".join(f"\\{char}" if char in "%_\\" else char for char in text)
+
+
+def _require_known(options: Mapping[str, str]) -> None:
+    """A misspelt one would be left out without a word."""
+    strange = sorted(name for name in options if name not in _OPTIONS and not name.startswith(_STORAGE))
+    if strange:
+        raise UnusableOptions(f"there is no option {', '.join(strange)}")
 
 
 def _storage_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from dispatcher.table.arrays import Flags, Numbers
 from dispatcher.table.file import DataFile, Kind
 from storage_keys.vnode import PREFIX_BITS, PREFIX_COUNT
-
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _WEIGHT_BITS: Final = 62
 _LAST: Final = np.iinfo(np.int64).max

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from dispatcher.routing import ROUTING_COLUMNS, refuse_reserved
-from dispatcher.table.errors import TableMismatch, UnknownColumns
+from dispatcher.table.errors import MissingKeys, TableMismatch, UnknownColumns
 from dispatcher.table.file import DELETED, KIND, PREFIX, SEQUENCE, STORAGE_KEY
 from storage_keys.errors import StorageKeyError, UnsupportedType
 from storage_keys.key import KeySchema
@@ -172,9 +172,11 @@ def require_rows(uri: str, columns: StructType, given: StructType) -> None:
 
 def require_keys(uri: str, columns: StructType, given: StructType, schema: KeySchema) -> None:
     """Refuse rows whose keys would be no keys of the table."""
-    names = [column.name for column in schema.columns]
-    wanted = StructType([columns[name] for name in names])
-    require_same_columns(uri, _own(uri, columns, given, names, "columns to delete by"), wanted)
+    names = tuple(column.name for column in schema.columns)
+    found = _own(uri, columns, given, names, "columns to delete by")
+    if missing := tuple(name for name in names if name not in found.names):
+        raise MissingKeys(uri, missing, names)
+    require_same_columns(uri, found, StructType([columns[name] for name in names]))
 
 
 def _own(uri: str, columns: StructType, given: StructType, names: Iterable[str], what: str) -> StructType:

@@ -138,7 +138,10 @@ def write_compacted(
     everything: Selection,
     target_bytes: int,
 ) -> tuple[tuple[WrittenFile, int], ...]:
-    """The files that show the same rows, and their sequences: one task for each merge."""
+    """The files that show the same rows, and their sequences: one task for each merge.
+
+    Raises `NotCommitted` where the disk is full.
+    """
     options = everything.storage_options
 
     def write(batches: Iterable[pa.RecordBatch]) -> Outcome:
@@ -154,7 +157,7 @@ def write_compacted(
             written += write_sorted(rows, root, f"compacted-{kind}", kind, target_bytes, options)
         return Outcome(tuple(written))
 
-    outcomes = run(spark.range(0, len(merges), 1, len(merges)), write)
+    outcomes = run(spark.range(0, len(merges), 1, len(merges)), write, root, "a compaction")
     return tuple(
         (file, merge.compaction.sequence_of(file.kind))
         for merge, outcome in zip(merges, outcomes, strict=True)

@@ -33,19 +33,37 @@ class ForeignFile(TableError):
 class TableMismatch(TableError):
     """The table and the program would not agree on its rows; `what` says on which part of them."""
 
-    def __init__(self, uri: str, what: str, *, ours: str, theirs: str) -> None:
+    def __init__(
+        self,
+        uri: str,
+        what: str,
+        *,
+        ours: str,
+        theirs: str,
+        advice: str = "use the table's own, or write to another table",
+    ) -> None:
         self.uri = uri
         self.what = what
         self.ours = ours
         self.theirs = theirs
+        super().__init__(f"the table {uri} differs in {what}: {ours} here, {theirs} in the table; {advice}")
+
+
+class MissingKeys(TableError):
+    """Rows to delete by without all columns of the key."""
+
+    def __init__(self, uri: str, names: tuple[str, ...], needed: tuple[str, ...]) -> None:
+        self.uri = uri
+        self.names = names
+        self.needed = needed
         super().__init__(
-            f"the table {uri} differs in {what}: {ours} here, {theirs} in the table;"
-            " use the table's own, or write to another table"
+            f"the rows have no column {', '.join(names)}, and {uri} deletes by whole keys: give it rows with"
+            f" {', '.join(needed)}"
         )
 
 
 class ConcurrentCommit(TableError):
-    """Another writer's commit came between; nothing of `what` is visible."""
+    """Another writer's commit or a vacuum came between; nothing of `what` is visible."""
 
     def __init__(self, uri: str, what: str, reason: str) -> None:
         self.uri = uri
@@ -55,15 +73,15 @@ class ConcurrentCommit(TableError):
 
 
 class NotCommitted(TableError):
-    """The log could not be written, and no other writer is the reason; nothing of `what` is visible."""
+    """Files or the log could not be written, and no other writer is the reason; nothing of `what` is visible."""
 
     def __init__(self, uri: str, what: str, reason: str, again: str) -> None:
         self.uri = uri
         self.what = what
         self.reason = reason
         super().__init__(
-            f"{what} was not committed to {uri}: {reason}; see whether this user may write to _delta_log there and"
-            f" whether there is space, then {again}"
+            f"{what} was not committed to {uri}: {reason}; see whether this user may write there, and whether there"
+            f" is space, then {again}"
         )
 
 
@@ -124,9 +142,11 @@ class VersionGone(TableError):
         self.version = version
         self.first = first
         self.last = last
-        advice = (
-            "; to keep versions for longer, vacuum with a larger older_than_hours" if version < first else ""
-        )
+        advice = ""
+        if version < 0:
+            advice = ", or leave the version out for the newest"
+        elif version < first:
+            advice = "; to keep versions for longer, vacuum with a larger older_than_hours"
         super().__init__(
             f"there is no version {version} of {uri}: versions {first} to {last} are kept; read one of them{advice}"
         )

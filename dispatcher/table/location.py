@@ -11,9 +11,13 @@ def location_of(uri: str | Path) -> str:
         if not {*"%?#"}.isdisjoint(uri):
             raise NotAStateTable(uri, "'%', '?' and '#' have a meaning in URLs; use a URL without them")
         return uri.rstrip("/")
+    if uri == "":
+        raise NotAStateTable("''", "it is empty; name a path or a URL")
     path = str(Path(uri).absolute())
     if "%" in path:
         raise NotAStateTable(path, "deltalake takes '%' for an escape; use a path without '%'")
+    if Path(path).is_file():
+        raise NotAStateTable(path, "it is a file, and a table is a folder; use another path")
     return path
 
 

@@ -117,7 +117,7 @@ class Log:
         try:
             return DeltaTable.is_deltatable(self.uri, dict(self.storage_options))
         except (DeltaError, OSError) as error:
-            raise NotAStateTable(self.uri, f"{error}; use another path") from error
+            raise NotAStateTable(self.uri, f"{_reason(error)}; use another path") from error
 
     def create(self, schema: Schema, configuration: Mapping[str, str]) -> None:
         """Unless there is a table by then."""
@@ -134,15 +134,16 @@ class Log:
             )
         except (DeltaError, OSError) as error:
             if not self.exists():
-                raise NotAStateTable(self.uri, f"it cannot be created there: {error}") from error
+                raise NotAStateTable(self.uri, f"it cannot be created there: {_reason(error)}") from error
 
     def opened(self) -> DeltaTable:
         try:
             return DeltaTable(self.uri, storage_options=dict(self.storage_options))
         except TableNotFoundError:
-            raise NotAStateTable(self.uri, "there is no Delta table; create it by create_or_open") from None
+            reason = "there is no Delta table; is this its path? (a program makes one by StateTable.create_or_open)"
+            raise NotAStateTable(self.uri, reason) from None
         except (DeltaError, OSError) as error:
-            raise NotAStateTable(self.uri, f"{error}; restore it, or use another path") from error
+            raise NotAStateTable(self.uri, f"{_reason(error)}; restore it, or use another path") from error
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         delta = self.opened()
@@ -218,6 +219,7 @@ class Log:
         if replacing:
             transactions.append(Transaction(_REPLACED_ID, _next(delta, _REPLACED_ID)))
         try:
+            self._require_there(files, str(batch or "a write"), "write it again")
             delta.create_write_transaction(
                 [_added(file, sequence, data_change=True) for file in files],
                 "overwrite" if replacing else "append",
@@ -250,6 +252,7 @@ class Log:
         ]
         written, own = [file for file, _ in files], _Own()
         try:
+            self._require_there(written, "a compaction", "compact again")
             delta.create_write_transaction(
                 actions,
                 "append",
@@ -267,6 +270,18 @@ class Log:
             reason = f"{came}; compact again if it is still needed"
             raise ConcurrentCommit(self.uri, "a compaction", reason) from error
         return _committed(delta, written)
+
+    def _require_there(self, files: Sequence[WrittenFile], what: str, again: str) -> None:
+        """A vacuum takes what no version names for the files of writers that died."""
+        names = {file.name for file in files}
+        gone = names.difference(existing_files(self.uri, names, self.storage_options))
+        if gone:
+            reason = (
+                f"{len(gone)} of its {len(names)} files are gone, as by a vacuum of fewer hours than it took"
+            )
+            raise ConcurrentCommit(
+                self.uri, what, f"{reason}; {again}, and vacuum with a larger older_than_hours"
+            )
 
     def vacuum(self, older_than_hours: int, *, dry_run: bool) -> tuple[str, ...]:
         """The names of the files that are removed, or would be. Raises `BadRetention`, `NotCommitted`."""

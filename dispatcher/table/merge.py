@@ -11,20 +11,17 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dispatcher.table.arrays import Flags, Numbers
 from dispatcher.table.file import DELETED, STORAGE_KEY, Kind
 
 _NEVER: Final = -1
 """The sequence of a change that there is not: smaller than all others."""
 
-_HELD_BYTES: Final = 32 << 20
-"""Sources that are one batch are held together up to so much, and then merged in one step."""
-
-Flags = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
+_ENTIRE_BYTES_MAX: Final = 32 << 20
+"""Of sources that are one batch: up to so much they are held together, and then merged in one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,8 @@ class SortedRows:
 def merged(sources: Iterable[SortedRows], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows that a reader sees, `columns` of them (at least one), in the order of their storage keys.
 
-    Held is one batch of each source that overlaps, and one more where a source begins, however often a key comes.
+    Held is one batch of each source that overlaps, and one more where a source begins, however often a key comes; of
+    sources that are one batch, those that begin behind them too, up to 32 MiB.
     """
     for step in _steps(sources, columns):
         yield from step.table.take(np.flatnonzero(~step.deleted)).to_batches()
@@ -90,9 +88,13 @@ class _Held:
         self.source = source
         self.goes_on = rest is not None
         self.first, self.last = _key(batch, 0), _key(batch, len(batch) - 1)
-        self.size_bytes = batch.nbytes
         self._batch = batch
         self._rest = rest
+
+    @property
+    def size_bytes(self) -> int:
+        size: int = self._batch.nbytes
+        return size
 
     def split(self, cut: bytes) -> tuple[pa.RecordBatch, "_Held | None"]:
         """The rows up to `cut` and those of its key, as far as the batch has them; and what is left then."""
@@ -100,6 +102,38 @@ class _Held:
         rest = self._batch.slice(end)
         left = _Held(self.source, rest, self._rest) if len(rest) else _next(self.source, self._rest)
         return self._batch.slice(0, end), left
+
+
+class _Reach:
+    """Up to which key what is held may be merged: behind it, more rows may come of a source that goes on.
+
+    Entire sources end nothing until they are too many to wait for others.
+    """
+
+    def __init__(self, held: Iterable[_Held]) -> None:
+        self._going_on: bytes | None = None
+        self._entire: bytes | None = None
+        self._entire_bytes = 0
+        for one in held:
+            self.add(one)
+
+    def add(self, one: _Held) -> None:
+        if one.goes_on:
+            self._going_on = _smaller(self._going_on, one.last)
+        else:
+            self._entire = _smaller(self._entire, one.last)
+            self._entire_bytes += one.size_bytes
+
+    @property
+    def end(self) -> bytes | None:
+        """None where there is none."""
+        if self._entire is None or self._entire_bytes <= _ENTIRE_BYTES_MAX:
+            return self._going_on
+        return _smaller(self._going_on, self._entire)
+
+
+def _smaller(one: bytes | None, other: bytes) -> bytes:
+    return other if one is None else min(one, other)
 
 
 def _begun(source: SortedRows) -> _Held | None:
@@ -132,15 +166,15 @@ def _steps(sources: Iterable[SortedRows], columns: Sequence[str]) -> Iterator[_S
     held: list[_Held] = []
     before: _Newest | None = None
     while waiting or held:
-        full = sum(one.size_bytes for one in held) > _HELD_BYTES
-        ends = [one.last for one in held if one.goes_on or full]
-        if waiting and (not ends or waiting[-1].starts_at <= min(ends)):
+        reach = _Reach(held)
+        while waiting and (reach.end is None or waiting[-1].starts_at <= reach.end):
             begun = _begun(waiting.pop())
-            held += [] if begun is None else [begun]
-            continue
+            if begun is not None:
+                held.append(begun)
+                reach.add(begun)
         if not held:
             break
-        cut = min(ends) if ends else max(one.last for one in held)
+        cut = max(one.last for one in held) if reach.end is None else reach.end
         split = [(one.source, *one.split(cut)) for one in held if one.first <= cut]
         held = [one for one in held if one.first > cut] + [left for _, _, left in split if left is not None]
         step, before = _step([(source, head) for source, head, _ in split], columns, before)

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dispatcher.table.arrays import Flags, Numbers
 from dispatcher.table.file import DELETED, PREFIX, STORAGE_KEY, DataFile, Kind
 from dispatcher.table.files import open_file
-from dispatcher.table.merge import Flags, Numbers, SortedRows
+from dispatcher.table.merge import SortedRows
 from storage_keys.range import PrefixRun, prefix_bytes, table_bytes
 from storage_keys.vnode import PREFIX_COUNT
 

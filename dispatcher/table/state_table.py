@@ -80,8 +80,8 @@ class StateTable:
     out. With an `app_id` and a `batch_id` a write is committed once: it is skipped while that batch is the last of
     the app id, which is one query's own and lasts as long as its checkpoint. Two writers at once both land, one after
     the other. Raised are `TableMismatch`, `UnknownColumns`, `UnusableBatch`; `AnotherCheckpoint` where the batch ids
-    went back; `ConcurrentCommit` where another query wrote as the same app meanwhile; `NotCommitted` where the log
-    cannot be written.
+    went back; `ConcurrentCommit` where another query wrote as the same app meanwhile; `NotCommitted` where the disk
+    is full or the log cannot be written.
     """
 
     uri: str
@@ -152,7 +152,10 @@ class StateTable:
         return self._write(self._own(rows).withColumn(DELETED, sf.lit(False)), Kind.CHANGES, batch)  # noqa: FBT003
 
     def delete(self, keys: DataFrame, *, app_id: str | None = None, batch_id: int | None = None) -> Commit:
-        """Remove all rows of the storage keys. Other columns of the table are ignored. Raises `RepeatedKey`."""
+        """Remove all rows of the storage keys. Other columns of the table are ignored.
+
+        Raises `RepeatedKey`, `MissingKeys`.
+        """
         batch = _batch(self.uri, app_id, batch_id)
         require_keys(self.uri, self.columns, keys.schema, self.schema)
         of_key = {column.name for column in self.schema.columns}
@@ -171,7 +174,7 @@ class StateTable:
         return self._log.snapshot(version)
 
     def versions(self) -> range:
-        """The versions that are kept."""
+        """The versions that are kept. Before any vacuum the first is 0, the table as it was made: empty."""
         return self._log.versions()
 
     def compact(
@@ -215,7 +218,8 @@ class StateTable:
                 commit = self._log.replace(snapshot, gone, written)
             if planned in round_:
                 break
-            snapshot = self.snapshot()
+            # Not a later one: what others have compacted since is not to be written once more, but to be told.
+            snapshot = self.snapshot(commit.version)
             before, planned = planned, remaining(planned, snapshot.files)
             if planned is not None and overlap(planned.files) >= overlap(before.files):
                 # No more is won by parts, as where one prefix fills many files.
@@ -251,17 +255,24 @@ class StateTable:
             remove_files(self.uri, (file.name for file in files), self.storage_options)
             raise RepeatedKey(self.uri, dict(self.schema.decode(repeated).row))
         with self._removed_in_vain(files):
-            return self._log.add(files, batch, begun, replacing=replacing)
+            commit = self._log.add(files, batch, begun, replacing=replacing)
+        if commit.skipped:
+            self._remove_in_vain(files)
+        return commit
 
     @contextmanager
     def _removed_in_vain(self, files: Sequence[WrittenFile]) -> Iterator[None]:
-        """Files of a commit that is refused go; in an object store, where it may land late, they wait for a vacuum."""
+        """Where a commit is refused."""
         try:
             yield
         except (ConcurrentCommit, NotCommitted):
-            if "://" not in self.uri:
-                remove_files(self.uri, (file.name for file in files))
+            self._remove_in_vain(files)
             raise
+
+    def _remove_in_vain(self, files: Sequence[WrittenFile]) -> None:
+        """In an object store, where a commit may land late, they wait for a vacuum."""
+        if "://" not in self.uri:
+            remove_files(self.uri, (file.name for file in files))
 
 
 def _batch(uri: str, app_id: str | None, batch_id: int | None) -> Batch | None:
@@ -282,7 +293,13 @@ def _key_schema(uri: str, configuration: Mapping[str, str]) -> KeySchema:
     except KeyError as error:
         raise NotAStateTable(uri, f"its configuration has no {error.args[0]}; use another path") from None
     if version != str(FORMAT_VERSION):
-        raise TableMismatch(uri, "its format version", ours=str(FORMAT_VERSION), theirs=version)
+        raise TableMismatch(
+            uri,
+            "its format version",
+            ours=str(FORMAT_VERSION),
+            theirs=version,
+            advice="read it with the vnodemap that wrote it, and write the rows to a new table with this one",
+        )
     try:
         return KeySchema.from_json(json.loads(document))
     except ValueError as error:

@@ -3,6 +3,7 @@
 A task that Spark runs twice writes files of different names twice; only the names that its last run returned count.
 """
 
+import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -16,8 +17,9 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from dispatcher.table.errors import NotCommitted
 from dispatcher.table.file import PREFIX, STORAGE_KEY, Kind
-from dispatcher.table.files import WrittenFile, in_row_groups, open_file, write_sorted
+from dispatcher.table.files import WrittenFile, in_row_groups, open_file, remove_files, write_sorted
 from storage_keys.arrow import storage_keys
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.spark import prefix_column, quoted
@@ -35,20 +37,28 @@ _FILE: Final = pa.struct(
     ]
 )
 _OUTCOME: Final = pa.schema(
-    [("files", pa.list_(_FILE)), ("repeated", pa.binary()), ("prefixes", pa.binary())]
+    [
+        ("files", pa.list_(_FILE)),
+        ("repeated", pa.binary()),
+        ("prefixes", pa.binary()),
+        ("failed", pa.string()),
+    ]
 )
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one partition wrote: nothing where two of its changes have one key, which is `repeated` then.
 
-    `prefixes` has a bit for each prefix that it wrote changes of.
+    `prefixes` has a bit for each prefix that it wrote changes of. `failed` says that the disk is full: nothing was
+    written then either.
     """
 
     files: tuple[WrittenFile, ...]
     repeated: bytes | None = None
     prefixes: bytes = b""
+    failed: str | None = None
 
 
 class _Repeated(Exception):
@@ -69,7 +79,7 @@ def write_files(
     """Write each partition that has rows, in order of storage keys, as files under the URL or path `root`.
 
     `rows` has the columns of the files but `_vnode_prefix` and `_storage_key`; `name` starts the names of the files.
-    Nothing is committed.
+    Nothing is committed. Raises `NotCommitted` where the disk is full.
     """
     prefix = prefix_column(schema.distribution_types, [quoted(name) for name in schema.distribution])
     in_key_order = rows.withColumn(PREFIX, prefix).sortWithinPartitions(
@@ -87,20 +97,43 @@ def write_files(
             return Outcome((), repeated=error.key)
         return Outcome(files, prefixes=np.packbits(prefixes).tobytes())
 
-    return run(in_key_order, write)
+    return run(in_key_order, write, root, "a write")
 
 
-def run(rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Outcome]) -> tuple[Outcome, ...]:
-    """What `write` returns in each partition that has rows, in their order."""
+def run(
+    rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Outcome], root: str, what: str
+) -> tuple[Outcome, ...]:
+    """What `write` returns in each partition that has rows, in their order.
+
+    Where it finds the disk of `root` full, the files of all partitions go, and `NotCommitted` is raised.
+    """
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:
-            outcome = write(_chained(first, filled))
+            outcome = _unless_full(write, _chained(first, filled))
             yield pa.RecordBatch.from_pylist([asdict(outcome)], _OUTCOME)
 
-    return tuple(_outcome_of(row) for row in rows.mapInArrow(task, from_arrow_schema(_OUTCOME)).collect())
+    found = rows.mapInArrow(task, from_arrow_schema(_OUTCOME)).collect()
+    outcomes = tuple(_outcome_of(row) for row in found)
+    failed = next((one.failed for one in outcomes if one.failed is not None), None)
+    if failed is not None:
+        remove_files(root, (file.name for one in outcomes for file in one.files))
+        raise NotCommitted(root, what, failed, "do it again")
+    return outcomes
+
+
+def _unless_full(
+    write: Callable[[Iterable[pa.RecordBatch]], Outcome], batches: Iterable[pa.RecordBatch]
+) -> Outcome:
+    """Raised, a full disk would fail the job, and nobody would know the files of the other tasks."""
+    try:
+        return write(batches)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        return Outcome((), failed=str(error))
 
 
 def repeated_key(
@@ -189,4 +222,6 @@ def _ordered(column: KeyColumn) -> Column:
 def _outcome_of(row: Row) -> Outcome:
     files = tuple(WrittenFile(**{**file.asDict(), "kind": Kind(file["kind"])}) for file in row["files"])
     repeated = row["repeated"]
-    return Outcome(files, None if repeated is None else bytes(repeated), bytes(row["prefixes"]))
+    return Outcome(
+        files, None if repeated is None else bytes(repeated), bytes(row["prefixes"]), row["failed"]
+    )

@@ -38,7 +38,7 @@ def groups(mapping: VnodeMapping, tasks: int | None = None) -> tuple[TaskGroup, 
     the largest is as small as can be; more tasks than vnodes leaves the last groups empty. Raises `Malformed`.
     """
     if mapping.array.min() < 0:
-        raise Malformed("a vnode has no owner; plan a mapping first")
+        raise Malformed(f"vnode {int(mapping.array.argmin())} has no owner; plan a mapping first")
     if tasks is not None and (type(tasks) is not int or not 1 <= tasks <= VNODE_COUNT_MAX):
         raise Malformed(f"a number of tasks is an integer from 1 to {VNODE_COUNT_MAX}, not {shown(tasks)}")
     units = mapping.units

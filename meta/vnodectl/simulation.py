@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Final
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 BROKEN: Final = 1
 PROGRESS_AFTER_S: Final = 2.0
+ALL: Final = "all"
 
 app = typer.Typer(no_args_is_help=True, help="Try the protocols that move state, in a simulated job.")
 
@@ -27,6 +29,11 @@ Seed = Annotated[int, typer.Option(min=0, help="Of the run.")]
 Shortest = Annotated[
     bool, typer.Option("--shortest", help="Instead, the shortest trace found of the same failure.")
 ]
+
+
+class Hottest(StrEnum):
+    FIRST = "first"
+    LAST = "last"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,10 @@ class Simulated:
     credit: Annotated[
         int | None, typer.Option(min=1, metavar="FRAMES", help="Of each unit to each; little, if 1.")
     ] = None
+    parallel: Annotated[
+        str, typer.Option(metavar="N|all", help="Vnodes that a unit gives at once, and receives.")
+    ] = ALL
+    hottest: Annotated[Hottest | None, typer.Option(help="Which vnodes move in the first rounds.")] = None
     variant: Annotated[
         str | None, typer.Option(help="A build with a rule left out, like without-rule-5.")
     ] = None
@@ -61,6 +72,7 @@ class Simulated:
     @property
     def options(self) -> "Options":
         """Raises `typer.BadParameter`."""
+        from dispatcher.handover.pacing import Order  # noqa: PLC0415
         from dispatcher.handover.simulator.options import FRAMES, Options  # noqa: PLC0415 - nobody else needs it
 
         if self.as_written and self.variant:
@@ -76,8 +88,18 @@ class Simulated:
             crash=self.crash,
             overlap=self.overlap,
             moving_sources=self.moving_sources,
+            parallel=_parallel(self.parallel),
+            order=Order(f"hottest-{self.hottest}") if self.hottest else None,
             variant="as-written" if self.as_written else self.variant,
         )
+
+
+def _parallel(text: str) -> int | None:
+    if text == ALL:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter("give a number of vnodes, 1 or more, or all", param_hint="--parallel")
+    return int(text)
 
 
 @app.command()

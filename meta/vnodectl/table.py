@@ -1,5 +1,6 @@
 """`vnodectl table`: state tables, to look at and to keep small."""
 
+import logging
 import os
 import re
 import sys
@@ -17,8 +18,10 @@ from rich.table import Table
 
 from meta.mapping.errors import MappingError
 from meta.vnodectl.client import ServiceError
-from meta.vnodectl.session import Json, Yes, confirm, out, print_json, refused_as_asked
+from meta.vnodectl.session import Json, Yes, confirm, err, out, print_json, refused_as_asked
 from meta.vnodectl.waiting import bars
+from storage_keys.errors import StorageKeyError
+from storage_keys.vnode import check_vnode_count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -260,6 +263,10 @@ def _spark(master: str) -> "Iterator[SparkSession]":
         silence = Path(folder, "log4j2.properties")
         silence.write_text(SILENCE)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        root = logging.getLogger()
+        root.addFilter(_is_not_of_py4j)
+        stack.callback(root.removeFilter, _is_not_of_py4j)
+        advice = "it needs Java 17 or newer (JAVA_HOME)"
         try:
             session = SparkSession.getActiveSession()
             if session is None:
@@ -272,13 +279,23 @@ def _spark(master: str) -> "Iterator[SparkSession]":
                     .getOrCreate()
                 )
                 stack.callback(session.stop)
+            advice = "what readers see is unchanged"
             yield session
+        except KeyboardInterrupt:
+            err.print(
+                "stopped; what readers see is unchanged, and what was written goes with a later vacuum",
+                soft_wrap=True,
+            )
+            raise
         except PySparkException as error:
             raise ServiceError(
-                f"Spark could not do it: {_first_words(error)}; what readers see is unchanged. It needs Java 17 or "
-                "newer (JAVA_HOME), and the table's packages in its executors",
-                "spark-failed",
+                f"Spark could not do it: {_first_words(error)}; {advice}", "spark-failed"
             ) from error
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """It logs the traces of calls that Ctrl-C broke off."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _first_words(error: Exception) -> str:
@@ -297,9 +314,14 @@ def _options(given: Sequence[str]) -> dict[str, str]:
 
 
 def _mapping(text: str) -> "VnodeMapping":
+    from meta.mapping.groups import groups as groups_of  # noqa: PLC0415
     from meta.mapping.mapping import VnodeMapping  # noqa: PLC0415
 
     try:
-        return VnodeMapping.parse(text)
-    except MappingError as error:
+        found = VnodeMapping.parse(text)
+        # What a compaction would refuse, before Spark has taken seconds to start.
+        check_vnode_count(found.vnode_count)
+        groups_of(found)
+    except (MappingError, StorageKeyError) as error:
         raise typer.BadParameter(str(error), param_hint="--mapping") from error
+    return found

@@ -6,7 +6,7 @@ import pytest
 
 from tests.vnodectl.terminal import invoke
 
-KINDS = ["two-owners", "lost", "doubled", "order", "overwritten", "stuck", "unbounded", "watermark"]
+KINDS = ["two-owners", "lost", "doubled", "order", "overwritten", "stuck", "unbounded", "watermark", "pace"]
 BROKEN = ("--variant", "without-rule-3", "--from", "3", "--to", "3", "--remap")
 
 
@@ -70,6 +70,20 @@ def test_replay_prints_the_whole_run() -> None:
         assert line in ran.stdout
     assert ran.stdout.endswith(" steps, and all held\n")
     assert invoke("handover", "replay", "--seed", "1").stdout == ran.stdout
+
+
+def test_a_pacing_is_kept_and_where_it_is_not_that_is_seen() -> None:
+    paced = ("handover", "simulate", "--vnodes", "8", "--seeds", "5", "--parallel", "1", "--hottest", "first")
+    assert invoke(*paced).exit_code == 0
+    broken = json.loads(invoke(*paced, "--variant", "without-rounds").stdout)
+    assert broken["violations"]["pace"] > 0
+
+
+@pytest.mark.parametrize("parallel", ["0", "-1", "some"])
+def test_parallel_is_a_number_or_all(parallel: str) -> None:
+    ran = invoke("handover", "simulate", "--seeds", "1", "--parallel", parallel)
+    assert ran.exit_code == 2
+    assert "1 or more, or all" in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """`vnodectl table`: state tables as an operator sees and keeps them."""
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,17 +54,21 @@ def test_a_table_is_shown_compacted_and_vacuumed(table: StateTable) -> None:
     assert len(list(Path(table.uri).glob("*.parquet"))) == 2
 
 
-def test_what_is_no_table_is_refused_with_what_to_do(table: StateTable, tmp_path: Path) -> None:
+def test_what_is_no_table_is_refused_with_what_to_do(
+    table: StateTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused = invoke("table", "show", str(tmp_path / "none"))
     assert isinstance(refused.exception, ServiceError)
-    assert "create it by create_or_open" in str(refused.exception)
+    assert "is this its path?" in str(refused.exception)
     as_json = invoke("table", "vacuum", str(tmp_path / "none"), "--json")
     assert as_json.exit_code == 2
     assert json.loads(as_json.stderr)["type"] == "/problems/refused-by-table"
-    for wrong in (["--mapping", "0*x"], ["--option", "region"]):
+    for wrong in (["--mapping", "0*x"], ["--mapping", "0*5000"], ["--option", "region"]):
         assert invoke("table", "compact", table.uri, *wrong).exit_code == 2
-    unowned = invoke("table", "compact", table.uri, "--mapping", "0 -", "--force")
-    assert isinstance(unowned.exception, ServiceError), unowned.output
+    monkeypatch.delattr("meta.vnodectl.table._spark")
+    unowned = invoke("table", "compact", table.uri, "--mapping", "0 -", "--force", COLUMNS="110")
+    assert "vnode 1 has no owner" in unowned.output
+    assert unowned.exit_code == 2
 
 
 @pytest.mark.slow
@@ -72,6 +78,27 @@ def test_a_compaction_of_its_own_spark_prints_its_answer_and_no_log(table: State
     assert "4 -> 1 files" in done.stdout
     # The JVM's own word.
     assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []
+
+
+@pytest.mark.slow
+def test_a_compaction_is_stopped_by_one_line(table: StateTable, eventually: Callable[..., None]) -> None:
+    def has_begun() -> None:
+        assert list(Path(table.uri).glob("compacted-*"))
+
+    command = [sys.executable, "-m", "meta.vnodectl", "table", "compact", table.uri, "--force"]
+    with subprocess.Popen(
+        [*command, "--master", "local[1]", "--groups", "256"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        eventually(has_begun, within_s=60)
+        running.send_signal(signal.SIGINT)
+        told, said = running.communicate(timeout=60)
+    assert (running.returncode, told) == (130, "")
+    (line,) = (line for line in said.splitlines() if "incubator" not in line)
+    assert line.startswith("stopped; what readers see is unchanged")
+    assert table.snapshot().version == 4
 
 
 def test_other_commands_do_not_load_spark() -> None:

@@ -29,7 +29,8 @@ from dispatcher.handover.version import K, Rescale
 def obey(here: Here, phase: Phase[K], event: Obeyed[K]) -> Transition[K]:
     """An order of the coordinator, or the answer of the operators."""
     match phase, event:
-        case Settled(), Intent():
+        # It is paced by one key at a time, and knows no rounds.
+        case Settled(), Intent(rounds=rounds) if not rounds:
             return _begun(here, phase, event)
         case Interrogating(), Interrogated(keys=keys):
             return _collecting(here, phase, keys)

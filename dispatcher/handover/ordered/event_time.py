@@ -63,7 +63,7 @@ def relays(here: Here, phase: Phase[K], origin: int, watermark: Watermark) -> Ou
     What an origin says after its FLUSH says nothing of the records that go past this unit.
     """
     match phase:
-        case Giving(rescale=rescale) if not here.rules.holds_time:
+        case Giving(rescale=rescale, held=held) if not held or not here.rules.holds_time:
             return time_told(here, rescale, {watermark.source: watermark.time})
         case Given(rescale=rescale, arrivals=arrivals) if origin not in arrivals.flushes:
             return time_told(here, rescale, {watermark.source: watermark.time})

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from dispatcher.handover.announcement import announced, intended
 from dispatcher.handover.effect import Acknowledged as Acknowledgement
-from dispatcher.handover.effect import Collect, Drop, Install
+from dispatcher.handover.effect import Collect, Drop, Install, Installed
 from dispatcher.handover.errors import IllegalEvent
-from dispatcher.handover.event import Collected, Complete, Intent, Obeyed
+from dispatcher.handover.event import Collected, Complete, Intent, Obeyed, Round
 from dispatcher.handover.message import Acquire, Control, Done, Flush, Flushed, RelayedWatermark
 from dispatcher.handover.ordered.arrivals import Arrivals
 from dispatcher.handover.ordered.event_time import merged, time_told
@@ -23,7 +23,7 @@ from dispatcher.handover.ordered.records import forward
 from dispatcher.handover.ordered.rules import Here
 from dispatcher.handover.outcome import Heard, Merge, Outcomes, Post, Retell, Take
 from dispatcher.handover.phase import Leaving
-from dispatcher.handover.version import K
+from dispatcher.handover.version import K, Rescale
 
 
 def obey(here: Here, phase: Phase[K], event: Obeyed[K]) -> Transition[K]:
@@ -31,7 +31,11 @@ def obey(here: Here, phase: Phase[K], event: Obeyed[K]) -> Transition[K]:
     match phase, event:
         case Settled(), Intent():
             return _upgraded(here, phase, event)
-        case Giving(), Collected(key=key) if key == phase.keys[phase.given]:
+        case Giving(), Round(version=version, number=number) if version == phase.rescale.next.number:
+            if phase.held or number not in phase.leaving or number <= phase.round:
+                raise IllegalEvent(phase, event)
+            return _begun(here, phase, number)
+        case Giving(), Collected(key=key) if key in phase.held:
             return _given_one(here, phase, event)
         case Acknowledged(rescale=rescale, arrivals=arrivals), Complete(version=version) if (
             version == rescale.next.number
@@ -91,9 +95,11 @@ def _answered(
     here: Here, phase: Giving[K] | Given[K], sender: int, message: Acquire[K] | Control
 ) -> Transition[K]:
     match phase, message:
+        case _, Acquire(key=key) if key in phase.arrivals.received.get(sender, ()):
+            outcomes: Outcomes[K] = _installed(phase.rescale, key)
         # Rule 4: its old traffic ends here, for from now on `route` goes direct.
         case _, Done() if here.rules.flushes_last:
-            outcomes: Outcomes[K] = (Post(sender, Flush()),)
+            outcomes = (Post(sender, Flush()),)
         # Rule 4: behind all that was forwarded.
         case Given(), Flush():
             outcomes = _relayed(here, phase, sender)
@@ -103,16 +109,37 @@ def _answered(
 
 
 def _upgraded(here: Here, phase: Settled[K], intent: Intent[K]) -> Transition[K]:
-    rescale = intended(here.unit, phase.version, intent, phase.arrivals.digest)
+    rescale = intended(here.unit, phase.version, intent, phase.arrivals.digest, paces=here.rules.paces)
     arrivals = replace(phase.arrivals, digest=intent.next.digest)
     # Rule 4, for the givers whose Done came first.
     to_flush = arrivals.done if here.rules.flushes_last else rescale.receivers
     flushes: Outcomes[K] = tuple(Post(giver, Flush()) for giver in sorted(to_flush))
-    keys = rescale.leaving(here.unit)
-    if not keys:
-        return _acknowledged(here, Given(rescale, arrivals), flushes)
-    ranks = {key: rank for rank, key in enumerate(keys)}
-    return Giving(rescale, arrivals, ranks, keys, here.clock.times), (Collect(keys[0]), *flushes)
+    # Their state was here before the rounds were known.
+    early: Outcomes[K] = tuple(
+        report
+        for key in rescale.rounds
+        if key in arrivals.received.get(rescale.giver(key), ())
+        for report in _installed(rescale, key)
+    )
+    leaving: dict[int, list[K]] = {}
+    for key in rescale.leaving(here.unit):
+        leaving.setdefault(rescale.round(key), []).append(key)
+    if not leaving:
+        return _acknowledged(here, Given(rescale, arrivals), (*flushes, *early))
+    giving, collects = _begun(here, Giving(rescale, arrivals, leaving, 0, {}, {}), 0)
+    return giving, (*collects, *flushes, *early)
+
+
+def _installed(rescale: Rescale[K], key: K) -> Outcomes[K]:
+    """What the next round waits for."""
+    return (Installed(rescale.next.number, key),) if rescale.round(key) < rescale.last else ()
+
+
+def _begun(here: Here, phase: Giving[K], number: int) -> Transition[K]:
+    """A round of the keys that are given here."""
+    keys = phase.leaving.get(number, ())
+    following = replace(phase, round=number, held=dict.fromkeys(keys, ()), times=here.clock.times)
+    return following, tuple(Collect(key) for key in keys)
 
 
 def _given_one(here: Here, phase: Giving[K], collected: Collected[K]) -> Transition[K]:
@@ -124,15 +151,16 @@ def _given_one(here: Here, phase: Giving[K], collected: Collected[K]) -> Transit
             Post(receiver, Acquire(key, index, last + 1, chunk, phase.times if index == last else {}))
             for index, chunk in enumerate(chunks)
         ),
-        *(forward(phase, records) for records in phase.held),
+        *(forward(phase, records) for records in phase.held[key]),
         Drop(key),
-        *time_told(
-            here, rescale, {source: time for source, time in now.items() if time != phase.times.get(source)}
-        ),
     )
-    given = phase.given + 1
-    if given < len(phase.keys):
-        return replace(phase, times=now, given=given, held=()), (*outcomes, Collect(phase.keys[given]))
+    held = {other: waiting for other, waiting in phase.held.items() if other != key}
+    if held:
+        return replace(phase, held=held), outcomes
+    news = {source: time for source, time in now.items() if time != phase.times.get(source)}
+    outcomes += time_told(here, rescale, news)
+    if phase.round < max(phase.leaving):
+        return replace(phase, held=held), outcomes
     # Itself last, so that its own FLUSHED is behind its Done everywhere.
     done: Outcomes[K] = tuple(
         Post(unit, Done()) for unit in sorted(rescale.units, key=lambda unit: (unit == here.unit, unit))

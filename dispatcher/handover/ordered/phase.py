@@ -1,6 +1,6 @@
 """The phases of a unit, each with its own data, beside those that every protocol has."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
@@ -22,19 +22,19 @@ class Settled(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Giving(Generic[K]):
-    """Upgraded, and still has state to give, in the order of `ranks`.
+    """Upgraded, and still has state to give.
 
-    The key of rank `given` is being cut out of the operators, and `held` are its records; the ranks below are given.
-    `times`: event time when the state was cut out.
+    The state of the keys in `held` is being cut out of the operators, all at once, and their records wait there;
+    `times` is event time when that began. `leaving` are the keys of each round; those of rounds after `round` are here,
+    and the others are given.
     """
 
     rescale: Rescale[K]
     arrivals: Arrivals[K]
-    ranks: Mapping[K, int]
-    keys: tuple[K, ...]
+    leaving: Mapping[int, Sequence[K]]
+    round: int
+    held: Mapping[K, tuple[Records[K], ...]]
     times: Times
-    given: int = 0
-    held: tuple[Records[K], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,15 +57,16 @@ def take(here: Here, phase: Phase[K], heard: Heard[K], records: Records[K]) -> T
 
 
 def _to_old_owner(here: Here, phase: Giving[K] | Given[K], records: Records[K]) -> Transition[K]:
+    key = records.batch.key
     match phase:
         # Rule 3: it applies what it still has,
-        case Giving(ranks=ranks, given=given) if ranks[records.batch.key] > given:
+        case Giving(rescale=rescale, round=number) if rescale.round(key) > number:
             return phase, (Take(records),)
         # holds what is being cut out,
-        case Giving(ranks=ranks, given=given, held=held) if ranks[records.batch.key] == given:
+        case Giving(held=held) if key in held:
             if not here.rules.holds:
                 return phase, (Take(records),)
-            return replace(phase, held=(*held, records)), ()
+            return replace(phase, held={**held, key: (*held[key], records)}), ()
         # and sends on the rest, behind its Acquire.
         case _:
             return phase, (forward(phase, records),)

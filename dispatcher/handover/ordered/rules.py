@@ -27,6 +27,8 @@ class Rules(rules.Rules):
     """3: a watermark waits while records are held."""
     acknowledges_last: bool = True
     """7: a unit acknowledges when nothing of the base version is left, and leaves on COMPLETE alone."""
+    paces: bool = True
+    """A key is given when its round is called."""
 
 
 Here = outcome.Here[Rules]

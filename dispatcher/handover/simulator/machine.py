@@ -59,6 +59,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "without-rule-6": Ordered(hears_early=False),
             "without-rule-7": Ordered(acknowledges_last=False),
             "without-rule-9": Ordered(needs_credit=False),
+            "without-rounds": Ordered(paces=False),
             "without-source-drain": Ordered(drains_sources=False),
         },
     ),

@@ -9,11 +9,13 @@ from typing import Final
 from dispatcher.handover.job import (
     DeadlinePassed,
     MoveSource,
+    Moving,
     Requested,
     Rescaling,
     SnapshotDue,
     UnitLost,
 )
+from dispatcher.handover.pacing import Pacing
 from dispatcher.handover.simulator import topology
 from dispatcher.handover.simulator.draw import Chooser, Draw
 from dispatcher.handover.simulator.machine import machine
@@ -69,6 +71,8 @@ class Run:
         )
         if simulated.family.by_key:
             self.world.begin_without([key for key in version.owners if random.random() < STATELESS_SHARE])
+        loads = Random(f"{seed} loads")  # noqa: S311
+        self.loads = {vnode: loads.random() for vnode in range(options.vnodes)}
         self.wishes = self._wishes()
         self.steps = 0
 
@@ -138,7 +142,7 @@ class Run:
         following = topology.following(
             world.version, world.version.number + 1, unit_count, self.random, remap=options.remap
         )
-        world.tell(Requested(following))
+        world.tell(Requested(following, Pacing(options.parallel, options.order), self.loads))
 
     def _move_source(self) -> None:
         world = self.world
@@ -151,7 +155,7 @@ class Run:
 
     def _crash(self) -> None:
         world, phase = self.world, self.world.job.phase
-        if isinstance(phase, Rescaling) and self.random.random() < DEADLINES_SHARE:
+        if isinstance(phase, Moving | Rescaling) and self.random.random() < DEADLINES_SHARE:
             world.tell(DeadlinePassed(phase.next.number))
         else:
             world.tell(UnitLost(self.random.choice(sorted(world.units))))

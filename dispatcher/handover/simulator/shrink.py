@@ -53,6 +53,10 @@ def _simpler(options: Options) -> Iterator[Options]:
         yield replace(options, overlap=False)
     if options.moving_sources:
         yield replace(options, moving_sources=False)
+    if options.order is not None:
+        yield replace(options, order=None)
+    if options.parallel is not None:
+        yield replace(options, parallel=None)
 
 
 def _failing(options: Options, kind: Kind) -> int | None:

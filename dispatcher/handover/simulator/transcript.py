@@ -59,7 +59,10 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     event.Opened: lambda e: f"is connected with unit {e.unit}",
     event.Interrogated: lambda e: f"the operators have {_keys(e.keys) or 'nothing'}",
     event.Collected: lambda e: f"has the state of {e.key} in hand",
-    event.Intent: lambda e: f"INTENT {e.base} -> {e.next.number}: {_owners(e.next.owners)}",
+    event.Intent: lambda e: (
+        f"INTENT {e.base} -> {e.next.number}: {_owners(e.next.owners)}{_rounds(e.rounds)}"
+    ),
+    event.Round: lambda e: f"ROUND {e.number} of version {e.version}",
     event.Complete: lambda e: f"COMPLETE {e.version}",
     event.OpenSource: lambda e: f"is to read {e.source}",
     event.ReleaseSource: lambda e: f"is to release {e.source}",
@@ -79,6 +82,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     effect.StartSource: lambda e: f"read {e.source}",
     effect.StopSource: lambda e: f"stop reading {e.source}",
     effect.Refuse: lambda e: f"refuse frame {_frame(e.frame)} of unit {e.sender}: {e.reason}",
+    effect.Installed: lambda e: f"the state of {e.key} is installed",
     effect.Acknowledged: lambda e: f"acknowledge {e.version}",
     effect.Released: lambda e: f"{e.source} is released",
     effect.Drained: lambda e: f"drained for epoch {e.epoch}",
@@ -137,6 +141,14 @@ def _keys(keys: frozenset[Any]) -> str:
 def _batch(batch: Batch[Any]) -> str:
     numbers = ",".join(map(str, batch.sequences))
     return f"{batch.source}#{numbers} for {batch.key}"
+
+
+def _rounds(numbers: Mapping[Any, int]) -> str:
+    """The keys of each, in the order of the rounds."""
+    keys = [
+        [str(key) for key in numbers if numbers[key] == number] for number in sorted(set(numbers.values()))
+    ]
+    return ", in rounds: " + ", then ".join(" ".join(sorted(together)) for together in keys) if keys else ""
 
 
 def _owners(owners: Mapping[Any, int]) -> str:

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     STUCK = "stuck"
     UNBOUNDED = "unbounded"
     WATERMARK = "watermark"
+    PACE = "pace"
 
 
 class Violation(Exception):
@@ -50,6 +51,7 @@ class Witness:
 
     A key that is not among the `holders` has no state yet. `overtaking` is the number of records that were applied
     before an older one of their partition, where no order is promised.
+    `cut`: giver and receiver of each vnode whose state is on its way; `parallel`: how many a unit may have there.
     """
 
     def __init__(self, holders: dict[int, int], bytes_max: int, *, keeps_order: bool = True) -> None:
@@ -57,6 +59,8 @@ class Witness:
         self.bytes_max = bytes_max
         self.keeps_order = keeps_order
         self.overtaking = 0
+        self.parallel: int | None = None
+        self.cut: dict[int, tuple[int, int]] = {}
         self.moving: dict[int, tuple[bytes, ...]] = {}
         self.read: Counter[tuple[int, str]] = Counter()
         self.applied: dict[tuple[int, str], set[int]] = {}
@@ -122,6 +126,16 @@ class Witness:
             )
         self.holders[key] = None
 
+    def cuts(self, giver: int, receiver: int, key: int) -> None:
+        self.cut[key] = giver, receiver
+        for side, unit in enumerate((giver, receiver)):
+            vnodes = sorted(other for other, units in self.cut.items() if units[side] == unit)
+            if self.parallel is not None and len(vnodes) > self.parallel:
+                what = ("gives", "receives")[side]
+                raise Violation(
+                    Kind.PACE, f"unit {unit} {what} vnodes {vnodes} at once, and {self.parallel} are allowed"
+                )
+
     def collected(self, key: int, chunks: tuple[bytes, ...]) -> None:
         self.moving[key] = chunks
 
@@ -133,6 +147,7 @@ class Witness:
         if self.moving.pop(key, None) != chunks:
             raise Violation(Kind.LOST, f"unit {unit} takes other state of vnode {key} than was given")
         self.holders[key] = unit
+        self.cut.pop(key, None)
 
     def drops(self, unit: int, key: int) -> None:
         if self.holders[key] == unit:
@@ -182,6 +197,7 @@ class Witness:
         self.applied = {lane: set(range(count)) for lane, count in sighting.read.items()}
         self.holders = {key: holders[key] for key in holders if key in sighting.keys}
         self.moving.clear()
+        self.cut.clear()
         self.inside.clear()
         self.at.clear()
         self.under_way.clear()

@@ -16,6 +16,7 @@ from dispatcher.handover.effect import (
     Drop,
     Effect,
     Install,
+    Installed,
     Interrogate,
     Left,
     PauseSources,
@@ -44,6 +45,7 @@ from dispatcher.handover.job import (
     JobEffect,
     JobEvent,
     Reported,
+    Requested,
     Restart,
     Restarted,
     Running,
@@ -153,6 +155,8 @@ class World:
         """To the coordinator."""
         if self.trace:
             self.trace("coordinator", event)
+        if isinstance(event, Requested) and self.running:
+            self.witness.parallel = event.pacing.parallel
         try:
             self.job, effects = advance(self.job, event)
         except HandoverError as error:
@@ -206,12 +210,13 @@ class World:
                 self.witness.applies(unit, batch)
             case Collect(key=key):
                 self.witness.collects(unit, key)
+                self.witness.cuts(unit, self.job.target.owners[key], key)
                 self.lanes.put((STATE, key, unit), Collected(key, _chunks(key, unit)))
             case Install(key=key, chunks=chunks):
                 self.witness.installs(unit, key, chunks)
             case Refuse():
                 self._refused(unit, effect)
-            case Acknowledged() | Released() | Drained() | Left():
+            case Installed() | Acknowledged() | Released() | Drained() | Left():
                 self._report(unit, effect)
             case Interrogate():
                 self.lanes.put((INTERROGATION, unit), effect)
@@ -253,7 +258,7 @@ class World:
                 Kind.LOST, f"unit {unit} refuses a frame of unit {refusal.sender}: {refusal.reason}"
             )
 
-    def _report(self, unit: int, report: Report) -> None:
+    def _report(self, unit: int, report: Report[int]) -> None:
         if isinstance(report, Left):
             self.witness.departs(unit)
             del self.units[unit]

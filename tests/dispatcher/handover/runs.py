@@ -1,21 +1,28 @@
-"""The runs that stand for all: each topology, with crashes, overlap, moving sources and a credit of one in a third."""
+"""The runs that stand for all: each topology, with crashes, overlap, moving sources, a credit of one in a third each;
+and a third each with one vnode at a time, with two, and with all, in any order.
+"""
 
+from dispatcher.handover.pacing import Order
 from dispatcher.handover.simulator.options import FRAMES, Options
 
 TOPOLOGIES = ((2, 3), (1, 2), (3, 2), (3, 3), (2, 2), (3, 5), (5, 2))
+PARALLEL = (1, None, 2)
+ORDERS = (None, *Order)
 
 
 def options(seed: int, variant: str | None = None, *, protocol: str = "ordered") -> Options:
-    """A seed's own: every combination comes once in 567 seeds."""
+    """A seed's own: every combination but that of orders comes once in 1,701 seeds. `ordered` alone is paced."""
     before, after = TOPOLOGIES[seed % 7]
     return Options(
         protocol=protocol,
         units_before=before,
         units_after=after,
         remap=before == after,
-        crash=seed // 7 % 3 == 0,
-        overlap=seed // 21 % 3 == 0,
-        moving_sources=seed // 63 % 3 == 0,
-        credit_frames=1 if seed // 189 % 3 == 0 else FRAMES,
+        parallel=PARALLEL[seed // 7 % 3] if protocol == "ordered" else None,
+        crash=seed // 21 % 3 == 0,
+        overlap=seed // 63 % 3 == 0,
+        moving_sources=seed // 189 % 3 == 0,
+        credit_frames=1 if seed // 567 % 3 == 0 else FRAMES,
+        order=ORDERS[seed // 1701 % 3],
         variant=variant,
     )

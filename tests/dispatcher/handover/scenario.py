@@ -5,9 +5,9 @@
 that happens: `read p0 a 7` (a record of event time 7, or 0 if that is left out, at the partition's unit), `time p0 7`
 (its watermark), `deliver 0 1` (the next frame of a stream; `deliver 0 1 state` of one of several), `order 1` (the next
 of the coordinator's to a unit), `report 1`, `operators 0` (are asked for their keys; then the unit is told),
-`state a 0` (is cut out at unit 0). `rescale 0 1 2: a=2 b=1`, `move p0 1`, `snapshot`, `lost 1`, `late` are asked of the
-coordinator. `flow` is all that can happen, in a fixed order, but for what is named behind it. `end`: nothing is
-missing. A scenario may have several jobs.
+`state a 0` (is cut out at unit 0). `rescale 0 1 2: a=2 b=1`, which may have `parallel=1` before the colon, `move p0 1`,
+`snapshot`, `lost 1`, `late` are asked of the coordinator. `flow` is all that can happen, in a fixed order, but for what
+is named behind it. `end`: nothing is missing. A scenario may have several jobs.
 """
 
 from collections.abc import Iterator
@@ -24,6 +24,7 @@ from dispatcher.handover.job import (
     Tell,
     UnitLost,
 )
+from dispatcher.handover.pacing import Pacing
 from dispatcher.handover.simulator.lanes import INTERROGATION, ORDERS, REPORTS, SOURCE, STATE, STREAM
 from dispatcher.handover.simulator.machine import machine
 from dispatcher.handover.simulator.options import FRAMES
@@ -76,9 +77,12 @@ class Scenario:
         self.transcript.lines.clear()
 
     def _rescale(self, *words: Any) -> None:
-        *units, owners = words
+        *words, owners = words
+        units = frozenset(int(word) for word in words if word.isdigit())
+        options = dict(word.split("=") for word in words if not word.isdigit())
+        pacing = Pacing(int(options["parallel"])) if options else Pacing()
         number = self.world.version.number + 1
-        self.world.tell(Requested(_version(number, frozenset(map(int, units)), owners)))
+        self.world.tell(Requested(_version(number, units, owners), pacing))
 
     def _without(self, version: Version[str], lost: int | None) -> Version[str]:
         units = version.units - {lost}

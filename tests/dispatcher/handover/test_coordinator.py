@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from dispatcher.handover.coordinator import advance
-from dispatcher.handover.effect import Acknowledged, Drained, Left
+from dispatcher.handover.effect import Acknowledged, Drained, Installed, Left
 from dispatcher.handover.errors import IllegalEvent
-from dispatcher.handover.event import Barrier, Complete, Intent, OpenSource, ReleaseSource, Resume
+from dispatcher.handover.event import Barrier, Complete, Intent, OpenSource, ReleaseSource, Resume, Round
 from dispatcher.handover.job import (
     Coordinator,
     DeadlinePassed,
@@ -19,6 +19,7 @@ from dispatcher.handover.job import (
     Rescaling,
     Restart,
     Restarted,
+    Restarting,
     Running,
     Seal,
     Settle,
@@ -28,6 +29,7 @@ from dispatcher.handover.job import (
     Tell,
     UnitLost,
 )
+from dispatcher.handover.pacing import Order, Pacing
 from dispatcher.handover.version import Version
 
 ONE = Version(1, "one", {0: 0, 1: 1}, frozenset({0, 1}))
@@ -62,6 +64,40 @@ def test_complete_is_for_all_when_all_have_acknowledged_and_sources_are_taken_fr
         Settle(2),
         Tell(1, ReleaseSource("q")),
     ]
+
+
+# Unit 2 gets the three vnodes of unit 0, of which 12 is the hottest, and one of unit 1: two rounds.
+FULL = Version(1, "full", {10: 0, 11: 0, 12: 0, 13: 1}, frozenset({0, 1}))
+PACED = Requested(
+    Version(2, "paced", dict.fromkeys(FULL.owners, 2), frozenset({0, 1, 2})),
+    Pacing(2, Order.HOTTEST_FIRST),
+    {10: 1.0, 11: 2.0, 12: 4.0, 13: 3.0},
+)
+FULL_JOB = Coordinator(Running(FULL), 5, {"p": 0}, recoverable=False)
+FIRST_ROUND = [Reported(2, Installed(2, 12)), Reported(2, Installed(2, 13))]
+
+
+def test_the_next_round_begins_at_its_givers_when_all_of_the_last_is_there() -> None:
+    _, effects = after(PACED, job=FULL_JOB)
+    numbers = {12: 0, 13: 0, 11: 1, 10: 1}
+    assert effects[1:] == [Tell(unit, Intent(1, "full", PACED.next, numbers)) for unit in (0, 1, 2)]
+    assert after(PACED, FIRST_ROUND[0], job=FULL_JOB)[1] == []
+    job, effects = after(PACED, *FIRST_ROUND, job=FULL_JOB)
+    assert effects == [Tell(0, Round(2, 1))]
+    assert isinstance(job.phase, Rescaling)
+
+
+def test_nobody_reports_a_key_twice_or_acknowledges_before_the_last_round() -> None:
+    for report in (FIRST_ROUND[0], Reported(1, Acknowledged(2))):
+        with pytest.raises(IllegalEvent, match="Moving has no rule"):
+            after(PACED, FIRST_ROUND[0], report, job=FULL_JOB)
+
+
+def test_a_rescale_that_is_late_between_rounds_restarts_under_its_version() -> None:
+    for event in (UnitLost(1), DeadlinePassed(2)):
+        job, effects = after(PACED, FIRST_ROUND[0], event, job=FULL_JOB)
+        assert [type(effect) for effect in effects] == [Restart]
+        assert job.phase == Restarting(PACED.next)
 
 
 def test_it_runs_again_when_the_removed_units_have_left() -> None:

@@ -47,6 +47,7 @@ CAUGHT = {
     "without-rule-7": Kind.STUCK,
     "without-rule-9": Kind.UNBOUNDED,
     "without-source-drain": Kind.ORDER,
+    "without-rounds": Kind.PACE,
 }
 
 

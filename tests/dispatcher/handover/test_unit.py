@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.handover.effect import Apply, Refuse, Send
+from dispatcher.handover.effect import Apply, Collect, Refuse, Send
 from dispatcher.handover.errors import (
     ChunkMissing,
     DigestConflict,
@@ -14,7 +14,7 @@ from dispatcher.handover.errors import (
     UnknownVersion,
     WrongBase,
 )
-from dispatcher.handover.event import Collected, Complete, Intent, Opened, Read, Received
+from dispatcher.handover.event import Collected, Complete, Intent, Opened, Read, Received, Round
 from dispatcher.handover.message import Acquire, Batch, Done, Frame, Message, Path, Records
 from dispatcher.handover.ordered.phase import Phase
 from dispatcher.handover.ordered.protocol import ordered
@@ -80,6 +80,19 @@ def test_a_frame_of_a_version_that_nobody_announced_is_an_error() -> None:
 def test_an_intent_from_another_base_is_not_obeyed(intent: Intent[str]) -> None:
     with pytest.raises(WrongBase, match="renumber the units first"):
         step(unit(), intent)
+
+
+@pytest.mark.parametrize("order", [Round(8, 0), Round(8, 2), Round(7, 1)])
+def test_only_a_round_that_comes_next_is_begun(order: Round) -> None:
+    base = replace(OLD, owners={"a": 0, "b": 0})
+    both = Intent(7, "seven", replace(NEW, owners={"a": 1, "b": 1}), {"a": 0, "b": 1})
+    giving, _ = step(started(ordered(), 0, 3, base), both)
+    with pytest.raises(IllegalEvent, match="Giving has no rule"):
+        step(giving, Round(8, 1))
+    between, _ = step(giving, Collected("a", (b"",)))
+    with pytest.raises(IllegalEvent, match="Giving has no rule"):
+        step(between, order)
+    assert step(between, Round(8, 1))[1] == (Collect("b"),)
 
 
 def test_one_version_with_two_digests_is_an_error_whoever_comes_first() -> None:

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from dispatcher.handover.errors import ForeignVnodes
 from dispatcher.handover.message import Path
 from dispatcher.handover.ordered.arrivals import Arrivals
-from dispatcher.handover.ordered.outcome import Here
 from dispatcher.handover.ordered.phase import Acknowledged, Given, Giving, Gone, Leaving, Phase, Settled
 from dispatcher.handover.ordered.records import route
-from dispatcher.handover.ordered.rules import ALL
+from dispatcher.handover.ordered.rules import Rules
+from dispatcher.handover.outcome import Here
 from dispatcher.handover.version import Rescale, Version
 from dispatcher.handover.ways import Way, Ways
 
-HERE = Here(0, ALL)
+HERE = Here(0, Rules())
 UNITS = st.integers(0, 5)
 PHASES: dict[type, Callable[[Rescale[int], frozenset[int]], Phase[int]]] = {
     Settled: lambda rescale, _: Settled(rescale.base),
-    Giving: lambda rescale, done: Giving(rescale, Arrivals(done=done), {}, (), {}),
+    Giving: lambda rescale, done: Giving(rescale, Arrivals(done=done), {}, 0, {}, {}),
     Given: lambda rescale, done: Given(rescale, Arrivals(done=done)),
     Acknowledged: lambda rescale, _: Acknowledged(rescale),
     Leaving: lambda rescale, _: Leaving(rescale.next),

@@ -3,12 +3,13 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 
-from deploy.postgres import PostgresProcess
+from deploy.postgres import NoPostgres, PostgresProcess, jdbc_driver
 from dispatcher.scan.jdbc import EVENLY, SharedPrefix, predicates
 from dispatcher.scan.plan import plan_scan
 from dispatcher.table.file import DataFile, Kind
@@ -96,6 +97,15 @@ def test_a_range_query_uses_the_index(database: psycopg.Connection) -> None:
     predicate = predicates(plan_scan(scattered(256, 50), [EVENLY]), COLUMN)[7]
     plan = database.execute(f"EXPLAIN SELECT k FROM rows WHERE {predicate}".encode()).fetchall()
     assert any("Index" in line for (line,) in plan)
+
+
+def test_a_driver_that_is_named_and_not_there_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tests of Spark's JDBC reader would be skipped otherwise."""
+    monkeypatch.setenv("VNODEMAP_POSTGRES_JAR", str(tmp_path / "none.jar"))
+    with pytest.raises(NoPostgres, match=r"none\.jar, which is no file"):
+        jdbc_driver()
 
 
 def test_rows_of_one_prefix_cannot_be_told_apart() -> None:

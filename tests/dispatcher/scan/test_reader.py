@@ -5,6 +5,7 @@ import json
 import shutil
 from decimal import Decimal as Number
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,13 +16,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from dispatcher.routing import dispatch
-from dispatcher.scan.reader import scan
+from dispatcher.scan.reader import UnusableArgument, scan
 from dispatcher.table.errors import TableMismatch, UnknownColumns
 from dispatcher.table.state_table import StateTable
 from meta.mapping.errors import Malformed
 from meta.mapping.mapping import VnodeMapping
 from storage_keys.errors import StorageKeyError
 from storage_keys.key import KeyColumn, KeySchema
+from storage_keys.predicate import IsNull
 from storage_keys.type_name import parse_type
 from storage_keys.types import BIGINT, DATE, STRING, TIMESTAMP
 from storage_keys.vnode import vnode_of
@@ -224,6 +226,28 @@ def test_a_scan_refuses_what_it_cannot_answer(spark: SparkSession, grown: StateT
         scan(spark, grown, MAPPINGS["one vnode"], filters=[("tailnum", "=", 5)])
     with pytest.raises(Malformed, match="vnode 0 has no owner"):
         scan(spark, grown, VnodeMapping.parse("- 1"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"table": "/tmp/t"}, "table is a StateTable, which StateTable.open gives for a path, not '/tmp/t'"),
+        ({"mapping": "0*128 1*128"}, r"VnodeMapping.parse reads text.* not '0\*128 1\*128'"),
+        ({"filters": ("id", "=", 1)}, r"a list of filters, as \[.*, not \('id', '=', 1\)"),
+        ({"filters": IsNull("id")}, "a list of filters, as"),
+        ({"filters": [5]}, "a list of filters, as"),
+        (
+            {"each_group": lambda _: None},
+            "each_group's answer is the DataFrame that it makes of rows, not None",
+        ),
+    ],
+    ids=["table", "mapping", "filter", "predicate", "number", "each_group"],
+)
+def test_what_is_of_another_kind_is_refused_by_the_arguments_name(
+    spark: SparkSession, grown: StateTable, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((UnusableArgument, StorageKeyError), match=words):
+        scan(spark, **{"table": grown, "mapping": MAPPINGS["one vnode"], **arguments})
 
 
 def test_others_can_read_the_table(grown: StateTable) -> None:

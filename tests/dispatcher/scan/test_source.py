@@ -13,19 +13,21 @@ from pyspark.sql import functions as sf
 
 from deploy.process import ServiceProcess
 from dispatcher.scan.reader import scan
-from dispatcher.scan.source import register
+from dispatcher.scan.source import UnusableOptions, VnodeSource, register
 from dispatcher.service import newest_mapping
 from dispatcher.subscription import Subscription
 from dispatcher.table.state_table import StateTable
 from storage_keys.key import KeyColumn, KeySchema
 from storage_keys.types import DATE
 from tests.dispatcher.scan.questions import Question, prefix
-from tests.dispatcher.table.story import MAPPING, Story
+from tests.dispatcher.table.story import COLUMNS, KEY, MAPPING, Story
 from tests.dispatcher.table.visible import visible
 
 
 @pytest.fixture(scope="module", autouse=True)
 def registered(spark: SparkSession) -> None:
+    """Twice, as where a notebook is run again."""
+    register(spark)
     register(spark)
 
 
@@ -147,6 +149,21 @@ def test_options_that_do_not_say_what_to_read_are_refused(spark: SparkSession, t
             source(spark, told, **options).collect()
     with pytest.raises(PySparkException, match="no option table"):
         spark.read.format("vnode").load()
+
+
+def test_an_option_that_is_not_known_is_refused_by_its_name(tmp_path: Path) -> None:
+    table = StateTable.create_or_open(tmp_path, KEY, COLUMNS)
+    given = {"table": table.uri, "mapping": "0", "tasks": "3", "version": "0", "storage.timeout": "30s"}
+    assert VnodeSource(given).schema() == table.columns
+    with pytest.raises(UnusableOptions, match=r"there is no option task\. The options are"):
+        VnodeSource(given | {"task": "3"}).schema()
+
+
+def test_it_may_be_a_view_of_sql(spark: SparkSession, told: Story) -> None:
+    options = f"(table '{told.table.uri}', mapping '0*2 1*2', Tasks '3')"
+    spark.sql(f"CREATE TEMPORARY VIEW told USING vnode OPTIONS {options}")
+    assert spark.table("told").count() == len(visible(told.table))
+    spark.catalog.dropTempView("told")
 
 
 def test_storage_options_are_handed_on_and_shown_nowhere(spark: SparkSession, told: Story) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from dispatcher.table import state_table
 from dispatcher.table.compaction import Compaction, parts, plan_compaction, remaining
 from dispatcher.table.errors import ConcurrentCommit
 from dispatcher.table.file import DataFile, Kind
@@ -103,6 +104,25 @@ def test_many_overlapping_commits_are_merged_a_few_at_a_time(spark: SparkSession
     story.check()
     assert {file.kind for file in story.table.snapshot().files if file.sequence <= 30} == {Kind.ROWS}
     assert len(story.table.snapshot().files) <= 4
+
+
+def test_what_others_compact_between_two_rounds_is_not_compacted_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = Story(spark, StateTable.create_or_open(tmp_path, KEY, COLUMNS), seed=14)
+    commit_many(story, 12, first_rows=10)
+    replacing = Log.replace
+
+    def with_another_behind(self: Log, *args: Any) -> Commit:
+        monkeypatch.setattr(Log, "replace", replacing)
+        commit, now = replacing(self, *args), self.snapshot()
+        replacing(self, now, now.files, [])
+        return commit
+
+    monkeypatch.setattr(Log, "replace", with_another_behind)
+    monkeypatch.setattr(state_table, "write_compacted", lambda *_: ())
+    with pytest.raises(ConcurrentCommit, match="compact again"):
+        story.table.compact(spark, force=True, fan_in=4)
 
 
 @pytest.mark.slow

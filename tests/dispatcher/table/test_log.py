@@ -1,9 +1,7 @@
 """The log of a state table: commits that race, versions that are kept, files that are removed. No Spark."""
 
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -143,6 +141,9 @@ def test_a_vacuum_removes_what_no_kept_version_names_and_those_versions(log: Log
         with pytest.raises(BadRetention, match=f"from 0 to 878400, not {hours}"):
             log.vacuum(hours, dry_run=False)  # type: ignore[arg-type]
         assert log.versions() == kept
+    with pytest.raises(VersionGone, match="leave the version out for the newest") as refused:
+        log.snapshot(-1)
+    assert "older_than_hours" not in str(refused.value)
     for version in (1, log.versions()[0] - 1, log.versions()[-1] + 1, -1):
         with pytest.raises(VersionGone, match=f"no version {version} .*are kept") as refused:
             log.snapshot(version)
@@ -150,6 +151,23 @@ def test_a_vacuum_removes_what_no_kept_version_names_and_those_versions(log: Log
     # Delta remembers for a week what has gone.
     assert set(log.vacuum(0, dry_run=False)) <= set(gone)
     assert names(log) == {"ab": 2, "c": 3}
+
+
+@pytest.mark.parametrize("what", ["an append", "an overwrite", "a compaction"])
+def test_what_a_vacuum_took_before_its_commit_is_not_committed(log: Log, what: str) -> None:
+    add(log, "a")
+    before, files = log.snapshot(), [written(log, "b"), written(log, "c")]
+    Path(log.uri, "c").unlink()
+    commit = {
+        "an append": lambda: log.add(files, None, None, replacing=False),
+        "an overwrite": lambda: log.add(files, None, None, replacing=True),
+        "a compaction": lambda: log.replace(before, before.files, [(file, 1) for file in files]),
+    }[what]
+    with pytest.raises(
+        ConcurrentCommit, match=r"1 of its 2 files are gone.* again, and vacuum with a larger"
+    ):
+        commit()
+    assert names(log) == {"a": 1}
 
 
 def test_sequences_and_batches_outlive_the_log_files_that_they_were_in(log: Log) -> None:
@@ -167,20 +185,6 @@ def test_sequences_and_batches_outlive_the_log_files_that_they_were_in(log: Log)
         log.snapshot(1)
     assert log.vacuum(0, dry_run=False) == ()
     assert names(log) == {"a": 1, "b": 2, "c": 3}
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr!r}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 def fill(file: Path) -> None:

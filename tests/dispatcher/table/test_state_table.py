@@ -170,6 +170,8 @@ def test_a_writer_that_is_overtaken(
             assert isinstance(result, ConcurrentCommit)
             assert result.what == f"batch {slow[1]} of {slow[0]}"
         check_rows(table, range(10, 20))
+    files = {file.path for file in table.snapshot().files}
+    assert {str(path) for path in tmp_path.glob("*.parquet")} == files
 
 
 def check_rows(table: StateTable, ids: Iterable[int]) -> None:
@@ -230,7 +232,7 @@ def test_a_table_of_another_format_or_none_at_all_is_refused(tmp_path: Path) -> 
     StateTable.create_or_open(tmp_path / "older", KEY, COLUMNS)
     log = tmp_path / "older" / "_delta_log" / f"{0:020d}.json"
     log.write_text(log.read_text().replace('"vnodemap.formatVersion":"2"', '"vnodemap.formatVersion":"1"'))
-    with pytest.raises(TableMismatch, match=r"its format version: 2 here, 1 in the table"):
+    with pytest.raises(TableMismatch, match=r"its format version: 2 here, 1 in the table; read it with the"):
         StateTable.open(tmp_path / "older")
 
 
@@ -246,13 +248,16 @@ def test_a_place_that_is_no_table_or_is_one_no_more_is_refused_by_name(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(NotAStateTable, match="use another path"):
+    with pytest.raises(NotAStateTable, match=r"it is a file.*use another path"):
         StateTable.create_or_open(tmp_path / "file", KEY, COLUMNS)
+    with pytest.raises(NotAStateTable, match="it is empty"):
+        StateTable.open("")
     table = StateTable.create_or_open(tmp_path / "t", KEY, COLUMNS)
     (log,) = (tmp_path / "t" / "_delta_log").glob("*.json")
     log.write_text("{broken")
-    with pytest.raises(NotAStateTable, match="restore"):
+    with pytest.raises(NotAStateTable, match="restore") as refused:
         StateTable.create_or_open(tmp_path / "t", KEY, COLUMNS)
+    assert str(refused.value).isprintable()
     shutil.rmtree(tmp_path / "t")
     with pytest.raises(NotAStateTable, match="no Delta table"):
         table.snapshot()

@@ -11,7 +11,15 @@ from pyspark.sql.types import StructType
 
 from dispatcher.routing import dispatch
 from dispatcher.scan.reader import scan
-from dispatcher.table.errors import ForeignFile, RepeatedKey, TableMismatch, UnknownColumns, UnusableBatch
+from dispatcher.table.errors import (
+    ForeignFile,
+    MissingKeys,
+    NotCommitted,
+    RepeatedKey,
+    TableMismatch,
+    UnknownColumns,
+    UnusableBatch,
+)
 from dispatcher.table.file import Kind
 from dispatcher.table.state_table import StateTable
 from storage_keys.key import KeyColumn, KeySchema
@@ -75,11 +83,28 @@ def test_a_delete_takes_keys_alone_and_stores_no_values(spark: SparkSession, tmp
     keys = spark.createDataFrame([("a", 1), ("b", 1)], StructType().add("s", "string").add("k", "long"))
     assert table.delete(keys).rows == 2
     assert visible(table) == [("z", 2, None)]
-    for unfit in (keys.drop("s"), keys.withColumn("k", sf.col("k").cast("int"))):
-        with pytest.raises(TableMismatch, match="the columns"):
-            table.delete(unfit)
+    with pytest.raises(MissingKeys, match=r"have no column s, .* give it rows with k, s"):
+        table.delete(keys.drop("s"))
+    with pytest.raises(TableMismatch, match="the columns"):
+        table.delete(keys.withColumn("k", sf.col("k").cast("int")))
     with pytest.raises(UnknownColumns, match="extra cannot be columns to delete by"):
         table.delete(keys.withColumn("extra", sf.lit(1)))
+
+
+def test_a_disk_that_fills_while_files_are_written_is_told_and_has_none_of_them(
+    spark: SparkSession, small_disk: Path
+) -> None:
+    """The first partition fits, the second does not."""
+    table = StateTable.create_or_open(small_disk / "t", KEY, COLUMNS)
+    small = spark.createDataFrame([("x", 1, "a")], COLUMNS).coalesce(1)
+    table.append(small)
+    before = [*Path(table.uri).glob("*.parquet")]
+    text = sf.sha2(sf.col("id").cast("string"), 512)
+    large = spark.range(0, 20_000, 1, 1).select(text.alias("v"), sf.col("id").alias("k"), text.alias("s"))
+    with pytest.raises(NotCommitted, match=r"a write was not committed .*No space left.* do it again"):
+        table.append(small.union(large), app_id="q", batch_id=0)
+    assert [*Path(table.uri).glob("*.parquet")] == before
+    assert visible(table) == [("x", 1, "a")]
 
 
 def test_half_a_batch_and_the_tables_own_app_ids_are_refused(spark: SparkSession, tmp_path: Path) -> None:
