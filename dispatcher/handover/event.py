@@ -37,9 +37,13 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Interrogated(Generic[K]):
-    """The answer to the effect `Interrogate`: the keys whose state was here when each operator was asked."""
+    """The answer to the effect `Interrogate`: the keys whose state was here when each operator was asked.
+
+    `operators`: those of each by itself, in the order in which records pass through them.
+    """
 
     keys: frozenset[K]
+    operators: tuple[frozenset[K], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ app = typer.Typer(no_args_is_help=True, help="Try the protocols that move state,
 class Simulated:
     """What a run is like, as options."""
 
-    protocol: Annotated[str, typer.Option(help="By which state moves: ordered, icadd.")] = "ordered"
+    protocol: Annotated[str, typer.Option(help="By which state moves: ordered, icadd, controller.")] = (
+        "ordered"
+    )
     units_before: Annotated[int, typer.Option("--from", min=1, help="Units before the rescale.")] = 2
     units_after: Annotated[int, typer.Option("--to", min=1, help="Units after it.")] = 3
     remap: Annotated[bool, typer.Option("--remap", help="Vnodes move between units that stay, too.")] = False
@@ -51,6 +53,13 @@ class Simulated:
     as_written: Annotated[
         bool, typer.Option("--as-written", help="As its paper has it: --variant as-written.")
     ] = False
+    distributors: Annotated[
+        int | None, typer.Option(min=1, help="controller: units with sources, which stay; all, if not given.")
+    ] = None
+    operators: Annotated[
+        int, typer.Option(min=1, help="controller: of each unit; each vnode's state is with some of them.")
+    ] = 1
+    keys_at_once: Annotated[int, typer.Option(min=1, help="controller: vnodes a unit holds at a time.")] = 1
 
     @property
     def options(self) -> "Options":
@@ -68,6 +77,9 @@ class Simulated:
             overlap=self.overlap,
             moving_sources=self.moving_sources,
             variant="as-written" if self.as_written else self.variant,
+            distributors=self.distributors,
+            operators=self.operators,
+            keys_at_once=self.keys_at_once,
         )
 
 
@@ -84,8 +96,8 @@ def simulate(
 
     Example: vnodectl handover simulate --from 3 --to 5 --crash --overlap --credit 1
     """
-    options = simulated.options
     with _refused():
+        options = simulated.options
         tally = _tally(options, range(first_seed, first_seed + seeds))
     print_json(
         {
@@ -120,8 +132,8 @@ def replay(
     from dispatcher.handover.simulator.shrink import shrink  # noqa: PLC0415
     from dispatcher.handover.simulator.transcript import replayed, retraced  # noqa: PLC0415
 
-    options = simulated.options
     with _refused():
+        options = simulated.options
         lines, outcome = replayed(options, seed)
     violation = outcome.violation
     if violation and shortest:
@@ -166,9 +178,13 @@ def _tell_shortest(options: "Options", tally: "Tally") -> None:
 @contextmanager
 def _refused() -> Iterator[None]:
     from dispatcher.handover.simulator.machine import Unknown  # noqa: PLC0415
+    from dispatcher.handover.simulator.options import Unsuitable  # noqa: PLC0415
 
     try:
         yield
     except Unknown as error:
         print_json({"error": f"unknown-{error.what}", "detail": str(error)})
+        raise typer.Exit(REFUSED) from error
+    except Unsuitable as error:
+        print_json({"error": "unsuitable-options", "detail": str(error)})
         raise typer.Exit(REFUSED) from error

@@ -23,7 +23,7 @@ from dispatcher.handover.ordered.records import forward
 from dispatcher.handover.ordered.rules import Here
 from dispatcher.handover.outcome import Heard, Merge, Outcomes, Post, Retell, Take
 from dispatcher.handover.phase import Leaving
-from dispatcher.handover.version import K, Rescale
+from dispatcher.handover.version import K
 
 
 def obey(here: Here, phase: Phase[K], event: Obeyed[K]) -> Transition[K]:
@@ -85,6 +85,8 @@ def _arrived(
             # Rule 5: what waited for it came from its origin itself.
             arrivals, waited = arrivals.with_flushed(origin, sender)
             return arrivals, tuple(Take(records) for records in waited)
+        case _:
+            raise IllegalEvent(arrivals, message)
 
 
 def _answered(

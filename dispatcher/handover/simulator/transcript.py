@@ -9,13 +9,18 @@ from dispatcher.handover.message import (
     Batch,
     Credit,
     Done,
+    Final,
     Flush,
     Flushed,
     Frame,
     Message,
     Path,
     Records,
+    Redistribute,
     RelayedWatermark,
+    Scaleup,
+    Sets,
+    Shutdown,
     Watermark,
 )
 from dispatcher.handover.simulator.draw import Script
@@ -106,7 +111,7 @@ def _frame(frame: Frame[Any]) -> str:
     return f"{frame.number} of version {frame.version}: {_message(frame.message)}"
 
 
-def _message(message: Message[Any]) -> str:  # noqa: PLR0911 - one for each form
+def _message(message: Message[Any]) -> str:  # noqa: C901, PLR0911, PLR0912 - one for each form
     match message:
         case Records(batch=batch, origin=origin, path=path):
             return f"{_batch(batch)} from unit {origin}{', direct' if path is Path.DIRECT else ''}"
@@ -122,8 +127,27 @@ def _message(message: Message[Any]) -> str:  # noqa: PLR0911 - one for each form
             return "FLUSH"
         case Flushed(origin=origin):
             return f"FLUSHED of unit {origin}"
+        case Shutdown():
+            return "SHUTDOWN"
+        case Scaleup():
+            return "SCALEUP"
+        case Sets(whitelist=whitelist, hold=hold):
+            return f"whitelist {{{_keys(whitelist)}}} hold {{{_in_order(hold)}}}"
+        case Final(keys=keys):
+            return f"FINAL {_in_order(keys)}"
+        case Redistribute(key=key, index=index, count=count, next=following):
+            state = f"{index + 1} of {count}" if count else "no state"
+            return f"REDISTRIBUTE {key}, {state}{_then(following)}"
         case Credit(granter=granter, path=path, size_bytes=size_bytes):
             return f"CREDIT {size_bytes} {path.value} of unit {granter}"
+
+
+def _then(keys: tuple[Any, ...] | None) -> str:
+    return "" if keys is None else f", next {_in_order(keys) or 'None'}"
+
+
+def _in_order(keys: tuple[Any, ...]) -> str:
+    return " ".join(map(str, keys))
 
 
 def _but(keys: frozenset[Any]) -> str:
