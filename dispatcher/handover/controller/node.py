@@ -89,7 +89,7 @@ def stated(here: Here, phase: Moving[K], collected: Collected[K]) -> Stepped[K]:
     if not isinstance(phase.node, Cutting) or collected.key not in phase.node.keys:
         raise IllegalEvent(phase.node, collected)
     phase, outcomes = _given(here, phase, collected.key, collected.chunks)
-    return phase, (*outcomes, Drop(collected.key))
+    return phase, (Drop(collected.key), *outcomes)
 
 
 def _given(here: Here, phase: Moving[K], key: K, chunks: tuple[bytes, ...]) -> Stepped[K]:

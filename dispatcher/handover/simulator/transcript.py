@@ -62,7 +62,9 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     event.Advanced: lambda e: f"reads that {e.source} is at {e.time}",
     event.Received: lambda e: f"hears unit {e.sender}, frame {_frame(e.frame)}",
     event.Opened: lambda e: f"is connected with unit {e.unit}",
-    event.Interrogated: lambda e: f"the operators have {_keys(e.keys) or 'nothing'}",
+    event.Interrogated: lambda e: (
+        f"the operators have {' / '.join(_keys(keys) or 'nothing' for keys in e.operators)}"
+    ),
     event.Collected: lambda e: f"has the state of {e.key} in hand",
     event.Intent: lambda e: f"INTENT {e.base} -> {e.next.number}: {_owners(e.next.owners)}",
     event.Complete: lambda e: f"COMPLETE {e.version}",

@@ -5,10 +5,11 @@ from dispatcher.handover.simulator.options import FRAMES, Options
 TOPOLOGIES = ((2, 3), (1, 2), (3, 2), (3, 3), (2, 2), (3, 5), (5, 2))
 
 
-def options(seed: int, variant: str | None = None) -> Options:
+def options(seed: int, variant: str | None = None, *, protocol: str = "ordered") -> Options:
     """A seed's own: every combination comes once in 567 seeds."""
     before, after = TOPOLOGIES[seed % 7]
     return Options(
+        protocol=protocol,
         units_before=before,
         units_after=after,
         remap=before == after,

@@ -1,11 +1,13 @@
 """A job driven by hand: one command after the other, and the transcript of each.
 
-`job 0 1: a=0 b=1` begins with these units and owners; options before the colon: `credit=1`, `variant=without-rule-5`,
-`new-units=next`. Then, each for one thing that happens: `read p0 a 7` (a record of event time 7, or 0 if that is left
-out, at the partition's unit), `time p0 7` (its watermark), `deliver 0 1` (the next frame of a stream), `order 1` (the
-next of the coordinator's to a unit), `report 1`, `state a 0` (is cut out at unit 0). `rescale 0 1 2: a=2 b=1`,
+`job 0 1: a=0 b=1` begins with these units and owners; options before the colon: `protocol=icadd`, `credit=1`,
+`variant=without-rule-5`, `new-units=next`, `stateless=a,b` (keys that nobody has state of), `distributors=1` (have all
+sources), `at_once=2`, `operators=a,b/b,c` (the keys of each). Then, each for one thing that happens: `read p0 a 7` (a
+record of event time 7, or 0 if that is left out, at the partition's unit), `time p0 7` (its watermark), `deliver 0 1` (the next frame of a stream), `order 1` (the
+next of the coordinator's to a unit), `report 1`, `state a 0` (is cut out at unit 0), `operators 0` (are asked for their
+keys; the second time, the unit is told). `rescale 0 1 2: a=2 b=1`,
 `move p0 1`, `snapshot`, `lost 1`, `late` are asked of the coordinator. `flow` is all that can happen, in a fixed order,
-but for what is named behind it. `end`: nothing is missing.
+but for what is named behind it. `end`: nothing is missing. A scenario may have several jobs.
 """
 
 from collections.abc import Iterator
@@ -22,8 +24,9 @@ from dispatcher.handover.job import (
     Tell,
     UnitLost,
 )
-from dispatcher.handover.simulator.lanes import ORDERS, REPORTS, SOURCE, STATE, STREAM
+from dispatcher.handover.simulator.lanes import INTERROGATION, ORDERS, REPORTS, SOURCE, STATE, STREAM
 from dispatcher.handover.simulator.machine import machine
+from dispatcher.handover.simulator.operators import Operators
 from dispatcher.handover.simulator.options import FRAMES
 from dispatcher.handover.simulator.source import Sources
 from dispatcher.handover.simulator.transcript import Transcript
@@ -43,7 +46,7 @@ class Scenario:
         self.transcript.lines.clear()
         words, _, owners = command.partition(":")
         name, *arguments = words.split()
-        if not self.over:
+        if not self.over or name == "job":
             try:
                 getattr(self, f"_{name}")(*arguments, *([_owners(owners)] if owners else []))
             except Violation as violation:
@@ -53,12 +56,14 @@ class Scenario:
 
     def _job(self, *words: Any) -> None:
         *words, owners = words
+        self.over = False
         units = frozenset(int(word) for word in words if word.isdigit())
         options = dict(word.split("=") for word in words if not word.isdigit())
-        sources = Sources(tuple(f"p{at}" for at in range(len(units))), 0, 1, None)  # type: ignore[arg-type]
+        names = tuple(f"p{at}" for at in range(len(units)))
+        sources = Sources(names, 0, 1, None, _parameters(options).get("distributors"))  # type: ignore[arg-type]
         kind = _NewUnitsWithNext if options.get("new-units") == "next" else World
         self.world = kind(
-            machine("ordered", options.get("variant")),
+            machine(options.get("protocol", "ordered"), options.get("variant"), **_parameters(options)),
             _version(1, units, owners),
             sources,
             credit_bytes=int(options.get("credit", FRAMES)),
@@ -68,6 +73,9 @@ class Scenario:
         )
         for items in sources.items.values():
             items.clear()
+        chain = options["operators"].split("/") if "operators" in options else []
+        self.world.work_with(Operators(tuple(frozenset(keys.split(",")) for keys in chain)))
+        self.world.begin_without(options["stateless"].split(",") if "stateless" in options else [])
         self._flow()
         self.transcript.lines.clear()
 
@@ -93,8 +101,8 @@ class Scenario:
         if source in sources.readable():
             self.world.happen((SOURCE, source))
 
-    def _deliver(self, sender: str, to: str) -> None:
-        self.world.happen((STREAM, int(sender), int(to)))
+    def _deliver(self, sender: str, to: str, *connection: str) -> None:
+        self.world.happen((STREAM, int(sender), int(to), *connection))
 
     def _order(self, unit: str) -> None:
         self.world.happen((ORDERS, int(unit)))
@@ -104,6 +112,9 @@ class Scenario:
 
     def _state(self, key: str, unit: str) -> None:
         self.world.happen((STATE, key, int(unit)))
+
+    def _operators(self, unit: str) -> None:
+        self.world.happen((INTERROGATION, int(unit)))
 
     def _move(self, source: str, to: str) -> None:
         self.world.tell(MoveSource(source, int(to)))
@@ -124,8 +135,10 @@ class Scenario:
 
     def _end(self) -> None:
         assert not self.world.possible()
-        self.world.witness.ends(dict(self.world.version.owners), None)
-        self.transcript.lines.append("every record is applied once, in order")
+        witness = self.world.witness
+        witness.ends(dict(self.world.version.owners), None)
+        order = f"and {witness.overtaking} before an older one" if witness.overtaking else "in order"
+        self.transcript.lines.append(f"every record is applied once, {order}")
 
 
 class _NewUnitsWithNext(World):
@@ -154,8 +167,20 @@ def transcribed(text: str) -> Iterator[str]:
 
 
 def _name(lane: tuple[Any, ...]) -> str:
-    word = {STREAM: "deliver", ORDERS: "order", REPORTS: "report", STATE: "state", SOURCE: "read"}[lane[0]]
+    word = {
+        STREAM: "deliver",
+        ORDERS: "order",
+        REPORTS: "report",
+        INTERROGATION: "operators",
+        STATE: "state",
+        SOURCE: "read",
+    }[lane[0]]
     return "-".join(map(str, (word, *lane[1:])))
+
+
+def _parameters(options: dict[str, str]) -> dict[str, int]:
+    """Of `controller`."""
+    return {name: int(options[name]) for name in ("distributors", "at_once") if name in options}
 
 
 def _owners(text: str) -> dict[str, int]:
