@@ -30,9 +30,11 @@ check: $(READY) ## Lint, types and the layering of the packages
 
 bench: $(READY) java ## Measure, each figure beside what it is compared with
 	$(RUN) benchmarks.dispatch
+	$(RUN) benchmarks.handover
 	$(RUN) benchmarks.keys
 	$(RUN) benchmarks.planner
 	$(RUN) benchmarks.publication
+	$(RUN) benchmarks.routing
 	$(RUN) benchmarks.scan
 	$(RUN) benchmarks.service
 

@@ -76,3 +76,47 @@ class ChunkMissing(HandoverError):
         super().__init__(
             f"the state of {key} goes on with chunk {index}, not {expected}; restart the job from its last snapshot"
         )
+
+
+class WireError(HandoverError):
+    """What a stream brought is no frame, or what it should take cannot be one."""
+
+
+class UnknownFormat(WireError):
+    """Bytes that begin as no frame known here does."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what}; let all units of the job run one version of vnodemap")
+
+
+class Malformed(WireError):
+    """A frame that is cut short, longer than it says, or damaged."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"a frame {reason}; restart the job from its last snapshot")
+
+
+class Unencodable(WireError):
+    """A message with a value that has no form in a frame."""
+
+    def __init__(self, message: object, reason: str) -> None:
+        self.message = message
+        self.reason = reason
+        super().__init__(
+            f"a {type(message).__name__} cannot be sent: {reason}; keys are integers of 64 bits or text, times are"
+            " integers of 64 bits, and units, sizes and counts not negative"
+        )
+
+
+class ForeignVnodes(HandoverError):
+    """Rows that were hashed for another number of vnodes than the mapping has."""
+
+    def __init__(self, *, first: int, last: int, vnode_count: int) -> None:
+        self.first = first
+        self.last = last
+        self.vnode_count = vnode_count
+        super().__init__(
+            f"rows have vnodes from {first} to {last}, and the mapping has {vnode_count}; hash them for its fragment"
+        )

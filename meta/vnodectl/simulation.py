@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,7 +11,7 @@ import typer
 
 from meta.vnodectl.client import REFUSED
 from meta.vnodectl.options import flattened
-from meta.vnodectl.session import err, print_json
+from meta.vnodectl.session import err, out, print_json
 from meta.vnodectl.waiting import bars
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ BROKEN: Final = 1
 PROGRESS_AFTER_S: Final = 2.0
 
 app = typer.Typer(no_args_is_help=True, help="Try the protocols that move state, in a simulated job.")
+
+Seed = Annotated[int, typer.Option(min=0, help="Of the run.")]
+Shortest = Annotated[
+    bool, typer.Option("--shortest", help="Instead, the shortest trace found of the same failure.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +69,11 @@ class Simulated:
 
     @property
     def options(self) -> "Options":
+        """Raises `typer.BadParameter`."""
         from dispatcher.handover.simulator.options import FRAMES, Options  # noqa: PLC0415 - nobody else needs it
 
+        if self.as_written and self.variant:
+            raise typer.BadParameter("give either --as-written or --variant")
         return Options(
             protocol=self.protocol,
             units_before=self.units_before,
@@ -120,10 +129,8 @@ def simulate(
 @flattened
 def replay(
     simulated: Simulated,
-    seed: Annotated[int, typer.Option(min=0, help="Of the run.")],
-    shortest: Annotated[
-        bool, typer.Option("--shortest", help="Instead, the shortest trace found of the same failure.")
-    ] = False,
+    seed: Seed,
+    shortest: Shortest = False,
 ) -> None:
     """Print the trace of one run: each event, and indented what it led to. Exit code 1 where it broke something.
 
@@ -144,6 +151,58 @@ def replay(
     print(violation or f"{outcome.steps} steps, and all held")
     if violation:
         raise typer.Exit(BROKEN)
+
+
+@app.command()
+@flattened
+def trace(
+    simulated: Simulated,
+    seed: Seed,
+    svg: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            allow_dash=True,
+            help="Where to draw it; a file there is replaced. - is standard output.",
+        ),
+    ],
+    shortest: Shortest = False,
+    everything: Annotated[bool, typer.Option("--all", help="Frames of credit and event time, too.")] = False,
+) -> None:
+    """Draw one run: time goes down, a line for each unit, an arrow for each frame. Exit codes as of replay.
+
+    Example: vnodectl handover trace --variant without-rule-5 --seed 2 --shortest --svg broken.svg
+    """
+    from dispatcher.handover.simulator.diagram.picture import pictured, pictured_failure  # noqa: PLC0415
+    from dispatcher.handover.simulator.run import run  # noqa: PLC0415
+    from dispatcher.handover.simulator.shrink import shrink  # noqa: PLC0415
+
+    options = simulated.options
+    with _refused():
+        outcome = run(options, seed)
+        violation = outcome.violation
+        if violation and shortest:
+            failure = shrink(options, seed, violation.kind)
+            picture, violation = pictured_failure(failure, everything=everything), failure.violation
+        else:
+            picture = pictured(options, seed, everything=everything)
+    verdict = str(violation or f"{outcome.steps} steps, and all held")
+    if svg == Path("-"):
+        print(picture, end="")
+        err.print(verdict, markup=False, soft_wrap=True)
+    else:
+        _write(svg, picture)
+        out.print(f"{verdict}; drawn in {svg}", markup=False, soft_wrap=True)
+    if violation:
+        raise typer.Exit(BROKEN)
+
+
+def _write(path: Path, picture: str) -> None:
+    try:
+        path.write_text(picture)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {path}: {error.strerror}", param_hint="--svg") from error
 
 
 def _tally(options: "Options", seeds: range) -> "Tally":
@@ -177,13 +236,15 @@ def _tell_shortest(options: "Options", tally: "Tally") -> None:
 
 @contextmanager
 def _refused() -> Iterator[None]:
+    from dispatcher.handover.simulator.diagram.drawing import TooLarge  # noqa: PLC0415
     from dispatcher.handover.simulator.machine import Unknown  # noqa: PLC0415
     from dispatcher.handover.simulator.options import Unsuitable  # noqa: PLC0415
 
     try:
         yield
-    except Unknown as error:
-        print_json({"error": f"unknown-{error.what}", "detail": str(error)})
+    except (Unknown, TooLarge) as error:
+        name = f"unknown-{error.what}" if isinstance(error, Unknown) else "too-large"
+        print_json({"error": name, "detail": str(error)})
         raise typer.Exit(REFUSED) from error
     except Unsuitable as error:
         print_json({"error": "unsuitable-options", "detail": str(error)})

@@ -46,6 +46,23 @@ def test_what_is_broken_is_counted_and_the_shortest_trace_of_it_shown() -> None:
     assert len(trace) < len(replayed.stdout.splitlines()) / 2
 
 
+def test_what_a_protocol_does_not_promise_is_counted_and_no_failure() -> None:
+    ran = invoke("handover", "simulate", "--protocol", "icadd", "--seeds", "100", "--from", "3", "--to", "2")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    answer = json.loads(ran.stdout)
+    assert answer["failed_seeds"] == []
+    assert 0 < answer["disordered"]["runs"] <= answer["disordered"]["records"]
+
+
+def test_a_protocol_runs_as_it_is_written() -> None:
+    command = ("handover", "replay", "--protocol", "icadd", "--seed", "4", "--as-written")
+    ran = invoke(*command)
+    assert ran.exit_code == 1
+    assert "that it would send to itself" in ran.stdout.splitlines()[-1]
+    assert invoke(*command[:-1], "--variant", "as-written").stdout == ran.stdout
+    assert invoke(*command, "--variant", "non-fifo").exit_code == 2
+
+
 def test_replay_prints_the_whole_run() -> None:
     ran = invoke("handover", "replay", "--seed", "1")
     assert ran.exit_code == 0

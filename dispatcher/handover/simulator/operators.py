@@ -16,8 +16,8 @@ class Operators:
     fleeting: frozenset[int] = frozenset()
 
     def having(self, keys: frozenset[int]) -> tuple[frozenset[int], ...]:
-        """Which of `keys` each has state of."""
-        return tuple(keys & of_one for of_one in self.chain) or (keys,)
+        """Which of `keys` each has state of, where there are several."""
+        return tuple(keys & of_one for of_one in self.chain)
 
 
 def drawn(options: Options, random: Random) -> Operators:

@@ -53,7 +53,7 @@ def retraced(failure: Failure) -> list[str]:
 
 def said(what: Any) -> str:
     """An event, an effect or a message."""
-    return _WORDS[type(what)](what)
+    return _WORDS[type(what)](what) if type(what) in _WORDS else _message(what)
 
 
 _WORDS: dict[type, Callable[[Any], str]] = {

@@ -3,11 +3,11 @@
 `job 0 1: a=0 b=1` begins with these units and owners; options before the colon: `protocol=icadd`, `credit=1`,
 `variant=without-rule-5`, `new-units=next`, `stateless=a,b` (keys that nobody has state of), `distributors=1` (have all
 sources), `at_once=2`, `operators=a,b/b,c` (the keys of each). Then, each for one thing that happens: `read p0 a 7` (a
-record of event time 7, or 0 if that is left out, at the partition's unit), `time p0 7` (its watermark), `deliver 0 1` (the next frame of a stream), `order 1` (the
-next of the coordinator's to a unit), `report 1`, `state a 0` (is cut out at unit 0), `operators 0` (are asked for their
-keys; the second time, the unit is told). `rescale 0 1 2: a=2 b=1`,
-`move p0 1`, `snapshot`, `lost 1`, `late` are asked of the coordinator. `flow` is all that can happen, in a fixed order,
-but for what is named behind it. `end`: nothing is missing. A scenario may have several jobs.
+record of event time 7, or 0 if that is left out, at the partition's unit), `time p0 7` (its watermark), `deliver 0 1`
+(the next frame of a stream; `deliver 0 1 state` of one of several), `order 1` (the next of the coordinator's to a
+unit), `report 1`, `operators 0` (are asked for their keys; then the unit is told), `state a 0` (is cut out at unit 0).
+`rescale 0 1 2: a=2 b=1`, `move p0 1`, `snapshot`, `lost 1`, `late` are asked of the coordinator. `flow` is all that can
+happen, in a fixed order, but for what is named behind it. `end`: nothing is missing. A scenario may have several jobs.
 """
 
 from collections.abc import Iterator

@@ -12,7 +12,10 @@ PAGE = (Path(__file__).parents[3] / "docs" / "handover.md").read_text()
 
 
 def test_the_commands_of_the_page_answer() -> None:
-    commands = [shlex.split(line)[1:] for line in re.findall(r"^\$ (.*)$", PAGE, re.MULTILINE)]
+    commands = [
+        shlex.split(line)[1:]
+        for line in re.findall(r"^\$ (vnodectl handover (?!trace ).*)$", PAGE, re.MULTILINE)
+    ]
     (whole, broken, replayed) = [invoke(*command) for command in commands]
     assert [ran.exit_code for ran in (whole, broken, replayed)] == [0, 1, 1]
     answer = json.loads(re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[0])
