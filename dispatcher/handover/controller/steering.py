@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dispatcher.handover.controller.phase import Moving
-from dispatcher.handover.controller.records import switched, way
+from dispatcher.handover.controller.records import route, switched, way
 from dispatcher.handover.controller.rules import Here, distributors, nodes
 from dispatcher.handover.errors import IllegalEvent
 from dispatcher.handover.message import Acquire, Done, Final, Redistribute, Scaleup, Sets, Shutdown
@@ -18,8 +18,7 @@ def asking(here: Here, rescale: Rescale[K]) -> Outcomes[K]:
     if here.unit not in distributors(here, rescale):
         return ()
     to = sorted(nodes(rescale))
-    words: Outcomes[K] = tuple(Post(node, Shutdown() if rescale.removes(node) else Scaleup()) for node in to)
-    return words or _done(rescale)
+    return tuple(Post(node, Shutdown() if rescale.removes(node) else Scaleup()) for node in to)
 
 
 def with_sets(here: Here, phase: Moving[K], node: int, sets: Sets[K]) -> Steered[K]:
@@ -57,8 +56,7 @@ def redistributed(here: Here, phase: Moving[K], node: int, message: Redistribute
 def _released(here: Here, phase: Moving[K], keys: frozenset[K]) -> Steered[K]:
     distributor, waited = phase.distributor.without_held(keys)
     phase = replace(phase, distributor=distributor)
-    ways = ((records, way(here, phase, records.batch.key)) for records in waited)
-    return phase, tuple(Post(to[0], records) for records, to in ways if to)
+    return phase, tuple(Post(route(here, phase, records.batch.key)[0], records) for records in waited)
 
 
 def _advanced(phase: Moving[K], outcomes: Outcomes[K], node: int, keys: tuple[K, ...]) -> Steered[K]:
@@ -68,9 +66,5 @@ def _advanced(phase: Moving[K], outcomes: Outcomes[K], node: int, keys: tuple[K,
     if not switched(phase):
         return phase, outcomes
     # Mend h: behind the last copy.
-    return phase, (*outcomes, *_done(phase.rescale))
-
-
-def _done(rescale: Rescale[K]) -> Outcomes[K]:
-    receivers: frozenset[int] = frozenset().union(*rescale.receivers.values())
-    return tuple(Post(unit, Done()) for unit in sorted(receivers))
+    receivers: frozenset[int] = frozenset().union(*phase.rescale.receivers.values())
+    return phase, (*outcomes, *(Post(unit, Done()) for unit in sorted(receivers)))
