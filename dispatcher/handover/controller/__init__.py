@@ -27,11 +27,12 @@ the first that has one left. `chain`
 - c: every X sends the state on, so that it is in front of its own records. `steering`
 - d: the target installs the first copy that is whole, and no other. `handing`, `arrivals`
 - e: the sets are the union over the operators of a node. `node`
-- f: a FINAL of which no operator has state is answered. And where none names a next key, the node names one whose state
-  has ended since step 2, which would stay whitelisted for ever. `node`
+- f: a FINAL of which no operator has state is answered. `node`
 - g: moved means F(K) != F'(K), not F'(K) == U, and the sets of the node F(K) count. `records`
 - h: an X that goes by F' for good says DONE to all that get state. A target does not know which keys have any, so it
   could not tell when it has all copies, and would acknowledge too early. `steering`, `handing`
+- i: where no operator names a next key, the node names one whose state has ended since step 2. It would stay
+  whitelisted, and its records would go to a node that has given all. `node`
 
 A removed unit leaves on COMPLETE, not when its last REDISTRIBUTE is sent, for it is an X, too.
 

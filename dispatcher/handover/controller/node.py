@@ -67,14 +67,14 @@ def finished(here: Here, phase: Moving[K], distributor: int, final: Final[K]) ->
 def _packaged(here: Here, phase: Moving[K], node: Passing[K], answer: Interrogated[K]) -> Stepped[K]:
     at_once = here.rules.at_once
     package = chain.through(answer.operators, Final(node.keys), node.left, at_once)
-    # Mend f: no operator has anything to add, or to name.
-    if here.rules.answers:
-        if isinstance(package, Final):
-            package = Package(tuple((key, ()) for key in node.keys))
-        if not package.next:
-            package = package.named(node.left, at_once)
     if isinstance(package, Final):
-        return phase, ()
+        # Mend f: no operator has anything to add.
+        if not here.rules.answers:
+            return phase, ()
+        package = Package(tuple((key, ()) for key in node.keys))
+    # Mend i: no operator has anything to name.
+    if not package.next and here.rules.names_ended:
+        package = package.named(node.left, at_once)
     left = tuple(key for key in node.left if key not in package.next)
     phase = replace(phase, node=Cutting(frozenset(node.keys), package.next, left))
     outcomes: Outcomes[K] = ()

@@ -25,11 +25,13 @@ class Rules(rules.Rules):
     unites: bool = True
     """e: the sets are those of all operators of a node."""
     answers: bool = True
-    """f: a FINAL is answered where no operator has state, and a key is named though its state has ended."""
+    """f: a FINAL is answered where no operator has state."""
     consults_giver: bool = True
     """g: moved means F(K) != F'(K), and the sets of the node F(K) count."""
     awaits_done: bool = True
     """h: a target has all when every distributor has said so."""
+    names_ended: bool = True
+    """i: a key whose state has ended since the sets is named, too."""
 
 
 Here = outcome.Here[Rules]

@@ -87,7 +87,12 @@ FAMILIES: Final[Mapping[str, Family]] = {
         Controller(),
         {
             "as-written": Controller(
-                holds_all=False, first_copy=False, unites=False, answers=False, consults_giver=False
+                holds_all=False,
+                first_copy=False,
+                unites=False,
+                answers=False,
+                consults_giver=False,
+                names_ended=False,
             ),
             "without-mend-a": Controller(hears_early=False),
             "without-mend-b": Controller(holds_all=False),
@@ -97,6 +102,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "without-mend-f": Controller(answers=False),
             "without-mend-g": Controller(consults_giver=False),
             "without-mend-h": Controller(awaits_done=False),
+            "without-mend-i": Controller(names_ended=False),
             "without-credit": Controller(needs_credit=False),
             "without-source-drain": Controller(drains_sources=False),
         },
