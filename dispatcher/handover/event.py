@@ -38,9 +38,17 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Interrogated(Generic[K]):
-    """The answer to the effect `Interrogate`: the keys whose state was here when each operator was asked."""
+    """The answer to the effect `Interrogate`: the keys whose state was here when each operator was asked.
+
+    `chain`: those of each by itself, where there are several, in the order in which records pass through them.
+    """
 
     keys: frozenset[K]
+    chain: tuple[frozenset[K], ...] = ()
+
+    @property
+    def operators(self) -> tuple[frozenset[K], ...]:
+        return self.chain or (self.keys,)
 
 
 @dataclass(frozen=True, slots=True)

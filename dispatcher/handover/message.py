@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic
+from typing import Any, Generic
 
 from dispatcher.handover.clock import Times
 from dispatcher.handover.version import K
@@ -72,6 +72,45 @@ class Flushed:
 
 
 @dataclass(frozen=True, slots=True)
+class Shutdown:
+    """The sender, a distributor, is upgraded; the receiver gives all its keys. The sender's records of them wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaleup:
+    """As `Shutdown`, for a node that stays: it gives the keys that the next mapping gives to others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sets(Generic[K]):
+    """The keys that the sender, a node, gives and has state of: those to send to it, and those to hold."""
+
+    whitelist: frozenset[K]
+    hold: tuple[K, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Final(Generic[K]):
+    """The last record of `keys` from the sender, a distributor, is in front of this."""
+
+    keys: tuple[K, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Redistribute(Generic[K]):
+    """Chunk `index` of the `count` of a key's state, for its new owner; of no chunk, where there is no state.
+
+    `next`: the keys to hold next, if any, with the last chunk of the last key of a FINAL; otherwise None.
+    """
+
+    key: K
+    index: int
+    count: int
+    state: bytes
+    next: tuple[K, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Watermark:
     """The sender has sent all records of `source` that are older than `time`."""
 
@@ -97,7 +136,17 @@ class Credit:
     size_bytes: int
 
 
-Control = Done | Flush | Flushed | RelayedWatermark
+Control = (
+    Done
+    | Flush
+    | Flushed
+    | RelayedWatermark
+    | Shutdown
+    | Scaleup
+    | Sets[Any]
+    | Final[Any]
+    | Redistribute[Any]
+)
 Message = Records[K] | Acquire[K] | Control | Credit | Watermark
 
 

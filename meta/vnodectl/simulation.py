@@ -40,7 +40,9 @@ class Hottest(StrEnum):
 class Simulated:
     """What a run is like, as options."""
 
-    protocol: Annotated[str, typer.Option(help="By which state moves: ordered, icadd.")] = "ordered"
+    protocol: Annotated[str, typer.Option(help="By which state moves: ordered, icadd, controller.")] = (
+        "ordered"
+    )
     units_before: Annotated[int, typer.Option("--from", min=1, help="Units before the rescale.")] = 2
     units_after: Annotated[int, typer.Option("--to", min=1, help="Units after it.")] = 3
     remap: Annotated[bool, typer.Option("--remap", help="Vnodes move between units that stay, too.")] = False
@@ -68,6 +70,13 @@ class Simulated:
     as_written: Annotated[
         bool, typer.Option("--as-written", help="As its paper has it: --variant as-written.")
     ] = False
+    distributors: Annotated[
+        int | None, typer.Option(min=1, help="controller: units with sources, which stay; all, if not given.")
+    ] = None
+    operators: Annotated[
+        int, typer.Option(min=1, help="controller: of each unit; each vnode's state is with some of them.")
+    ] = 1
+    keys_at_once: Annotated[int, typer.Option(min=1, help="controller: vnodes a unit holds at a time.")] = 1
 
     @property
     def options(self) -> "Options":
@@ -91,6 +100,9 @@ class Simulated:
             parallel=_parallel(self.parallel),
             order=Order(f"hottest-{self.hottest}") if self.hottest else None,
             variant="as-written" if self.as_written else self.variant,
+            distributors=self.distributors,
+            operators=self.operators,
+            keys_at_once=self.keys_at_once,
         )
 
 
@@ -115,8 +127,8 @@ def simulate(
 
     Example: vnodectl handover simulate --from 3 --to 5 --crash --overlap --credit 1
     """
-    options = simulated.options
     with _refused():
+        options = simulated.options
         tally = _tally(options, range(first_seed, first_seed + seeds))
     print_json(
         {
@@ -149,8 +161,8 @@ def replay(
     from dispatcher.handover.simulator.shrink import shrink  # noqa: PLC0415
     from dispatcher.handover.simulator.transcript import replayed, retraced  # noqa: PLC0415
 
-    options = simulated.options
     with _refused():
+        options = simulated.options
         lines, outcome = replayed(options, seed)
     violation = outcome.violation
     if violation and shortest:
@@ -248,10 +260,14 @@ def _tell_shortest(options: "Options", tally: "Tally") -> None:
 def _refused() -> Iterator[None]:
     from dispatcher.handover.simulator.diagram.drawing import TooLarge  # noqa: PLC0415
     from dispatcher.handover.simulator.machine import Unknown  # noqa: PLC0415
+    from dispatcher.handover.simulator.options import Unsuitable  # noqa: PLC0415
 
     try:
         yield
     except (Unknown, TooLarge) as error:
         name = f"unknown-{error.what}" if isinstance(error, Unknown) else "too-large"
         print_json({"error": name, "detail": str(error)})
+        raise typer.Exit(REFUSED) from error
+    except Unsuitable as error:
+        print_json({"error": "unsuitable-options", "detail": str(error)})
         raise typer.Exit(REFUSED) from error

@@ -91,9 +91,17 @@ def test_parallel_is_a_number_or_all(parallel: str) -> None:
     [
         (["--protocol", "teleport"], "unknown-protocol", "ordered"),
         (["--variant", "without-rule-12"], "unknown-variant", "without-rule-5"),
+        (
+            ["--operators", "2"],
+            "unsuitable-options",
+            "ordered has no distributors, operators or keys at once",
+        ),
+        (["--protocol", "controller", "--distributors", "3"], "unsuitable-options", "not 2 and 3"),
     ],
 )
-def test_an_unknown_protocol_or_variant_is_refused(arguments: list[str], error: str, known: str) -> None:
+def test_options_that_nothing_can_be_run_with_are_refused(
+    arguments: list[str], error: str, known: str
+) -> None:
     for command in (["simulate"], ["replay", "--seed", "1"]):
         ran = invoke("handover", *command, *arguments)
         assert ran.exit_code == 2

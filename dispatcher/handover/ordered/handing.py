@@ -89,6 +89,8 @@ def _arrived(
             # Rule 5: what waited for it came from its origin itself.
             arrivals, waited = arrivals.with_flushed(origin, sender)
             return arrivals, tuple(Take(records) for records in waited)
+        case _:
+            raise IllegalEvent(arrivals, message)
 
 
 def _answered(

@@ -6,7 +6,7 @@ asked for, a unit dies. Some streams and units are slow in each run. The seed an
 last byte of its trace.
 
 `options`: what a run is like. `topology`: its mappings. `source`: what is read. `machine`: the protocols, and their
-variants. `lanes`: what is under way. `world`: the job. `draw`: what happens next. `witness`: the invariants, from
-deliveries and effects alone. `run`: one seed, and the tally of many. `shrink`: the shortest trace of a failure.
-`transcript`: all of it in words. `diagram`: as a picture.
+variants. `operators`: what they have state of. `lanes`: what is under way. `world`: the job. `draw`: what happens next.
+`witness`: the invariants, from deliveries and effects alone. `run`: one seed, and the tally of many. `shrink`: the
+shortest trace of a failure. `transcript`: all of it in words. `diagram`: as a picture.
 """

@@ -1,10 +1,12 @@
 """The protocols that can be simulated, and their variants: builds with a rule left out, or without a mend."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from dispatcher.handover.controller.protocol import controller
+from dispatcher.handover.controller.rules import Rules as Controller
 from dispatcher.handover.effect import Effect
 from dispatcher.handover.event import Event
 from dispatcher.handover.icadd.protocol import icadd
@@ -81,6 +83,32 @@ FAMILIES: Final[Mapping[str, Family]] = {
         keeps_order=False,
         by_key=True,
     ),
+    "controller": Family(
+        controller,
+        Controller(),
+        {
+            "as-written": Controller(
+                holds_all=False,
+                first_copy=False,
+                unites=False,
+                answers=False,
+                consults_giver=False,
+                names_ended=False,
+            ),
+            "without-mend-a": Controller(hears_early=False),
+            "without-mend-b": Controller(holds_all=False),
+            "without-mend-c": Controller(copies_everywhere=False),
+            "without-mend-d": Controller(first_copy=False),
+            "without-mend-e": Controller(unites=False),
+            "without-mend-f": Controller(answers=False),
+            "without-mend-g": Controller(consults_giver=False),
+            "without-mend-h": Controller(awaits_done=False),
+            "without-mend-i": Controller(names_ended=False),
+            "without-credit": Controller(needs_credit=False),
+            "without-source-drain": Controller(drains_sources=False),
+        },
+        by_key=True,
+    ),
 }
 
 
@@ -94,12 +122,13 @@ class Unknown(ValueError):
         super().__init__(f"there is no {what} {name!r}; there is {', '.join(known)}")
 
 
-def machine(protocol: str, variant: str | None = None) -> Machine:
-    """Raises `Unknown`."""
+def machine(protocol: str, variant: str | None = None, **parameters: Any) -> Machine:
+    """`parameters` are of the protocol's rules. Raises `Unknown`."""
     family = FAMILIES.get(protocol)
     if family is None:
         raise Unknown("protocol", protocol, tuple(FAMILIES))
     if variant is not None and variant not in family.variants:
         raise Unknown("variant", variant, tuple(family.variants))
     rules = family.rules if variant is None else family.variants[variant]
+    rules = replace(rules, **parameters)
     return Machine(partial(started, family.build(rules)), step, family, rules)

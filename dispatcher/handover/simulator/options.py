@@ -7,6 +7,10 @@ FRAMES: Final = 64
 """The credit where none is asked for; 1 is the least."""
 
 
+class Unsuitable(ValueError):
+    """Options that do not go together."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What all runs of a simulation have in common.
@@ -15,6 +19,10 @@ class Options:
     ordinary batches and again for direct ones. `overlap`: more rescales, asked for while others are under way.
     `moving_sources`: source partitions change their unit at any time. `crash`: units are lost and deadlines pass.
     `parallel`, `order`: as in `Pacing`, with loads that are drawn.
+
+    Of `controller` alone: `distributors`, how many units have sources (None: all); they stay, and are the first.
+    `operators` of each unit, one behind the other: each vnode's state is with some of them, and may end. `keys_at_once`
+    are held at each unit. Raises `Unsuitable`.
     """
 
     protocol: str = "ordered"
@@ -30,3 +38,27 @@ class Options:
     overlap: bool = False
     moving_sources: bool = False
     variant: str | None = None
+    distributors: int | None = None
+    operators: int = 1
+    keys_at_once: int = 1
+
+    def __post_init__(self) -> None:
+        if self.protocol != "controller" and (self.parameters or self.operators != 1):
+            raise Unsuitable(f"{self.protocol} has no distributors, operators or keys at once to choose")
+        if self.first_units > min(self.units_before, self.units_after):
+            raise Unsuitable(
+                f"{self.distributors} distributors stay, so there are as many units before and after, not"
+                f" {self.units_before} and {self.units_after}"
+            )
+
+    @property
+    def first_units(self) -> int:
+        """How many units stay, whatever happens, with all sources among them."""
+        return self.distributors or 0
+
+    @property
+    def parameters(self) -> dict[str, int | None]:
+        """Of the protocol."""
+        if self.distributors is None and self.keys_at_once == 1:
+            return {}
+        return {"distributors": self.distributors, "at_once": self.keys_at_once}

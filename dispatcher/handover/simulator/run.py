@@ -16,7 +16,7 @@ from dispatcher.handover.job import (
     UnitLost,
 )
 from dispatcher.handover.pacing import Pacing
-from dispatcher.handover.simulator import topology
+from dispatcher.handover.simulator import operators, topology
 from dispatcher.handover.simulator.draw import Chooser, Draw
 from dispatcher.handover.simulator.machine import machine
 from dispatcher.handover.simulator.options import Options
@@ -57,9 +57,14 @@ class Run:
         self.random = random = Random(f"{seed}")  # noqa: S311 - a schedule, no secret
         self.draw = draw or Draw(Random(f"{seed} draw"))  # noqa: S311
         sources = Sources(
-            tuple(f"p{at}" for at in range(options.units_before + 1)), options.records, options.vnodes, random
+            tuple(f"p{at}" for at in range(options.units_before + 1)),
+            options.records,
+            options.vnodes,
+            random,
+            options.distributors,
         )
-        simulated, version = machine(options.protocol, options.variant), topology.first(options, random)
+        version = topology.first(options, random)
+        simulated = machine(options.protocol, options.variant, **options.parameters)
         self.world = World(
             simulated,
             version,
@@ -69,6 +74,7 @@ class Run:
             restart=self._version_after_loss,
             trace=trace,
         )
+        self.world.work_with(operators.drawn(options, random))
         if simulated.family.by_key:
             self.world.begin_without([key for key in version.owners if random.random() < STATELESS_SHARE])
         loads = Random(f"{seed} loads")  # noqa: S311
@@ -140,14 +146,22 @@ class Run:
         there = len(world.version.units) != options.units_after
         unit_count = options.units_after if there else options.units_before
         following = topology.following(
-            world.version, world.version.number + 1, unit_count, self.random, remap=options.remap
+            world.version,
+            world.version.number + 1,
+            unit_count,
+            self.random,
+            remap=options.remap,
+            first_units=options.first_units,
         )
         world.tell(Requested(following, Pacing(options.parallel, options.order), self.loads))
 
     def _move_source(self) -> None:
         world = self.world
         world.tell(
-            MoveSource(self.random.choice(world.sources.names), self.random.choice(sorted(world.units)))
+            MoveSource(
+                self.random.choice(world.sources.names),
+                self.random.choice(world.sources.may_read(world.units)),
+            )
         )
 
     def _snapshot(self) -> None:
@@ -161,7 +175,9 @@ class Run:
             world.tell(UnitLost(self.random.choice(sorted(world.units))))
 
     def _version_after_loss(self, last: VnodeVersion, lost: int | None) -> VnodeVersion:
-        return topology.without(last, last.number + 1, lost, self.random)
+        return topology.without(
+            last, last.number + 1, lost, self.random, first_units=self.options.first_units
+        )
 
 
 def run(options: Options, seed: int, trace: Tracer | None = None) -> Outcome:

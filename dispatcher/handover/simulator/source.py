@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from random import Random
 from typing import Final
 
@@ -14,10 +15,21 @@ Item = tuple[int, int] | int
 
 
 class Sources:
-    """The source partitions of a job, each a list of records and watermarks; who reads it, and how far it is."""
+    """The source partitions of a job, each a list of records and watermarks; who reads it, and how far it is.
 
-    def __init__(self, names: tuple[str, ...], records: int, vnodes: int, random: Random) -> None:
+    `distributors`: how many units may read, the first ones; None: all.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        records: int,
+        vnodes: int,
+        random: Random,
+        distributors: int | None = None,
+    ) -> None:
         self.names = names
+        self.distributors = distributors
         self.items: dict[str, list[Item]] = {name: [] for name in names}
         for at in range(records):
             self.items[random.choice(names)].append(
@@ -28,6 +40,14 @@ class Sources:
         self.position = dict.fromkeys(names, 0)
         self.reader: dict[str, int] = {}
         self.paused: set[int] = set()
+
+    def may_read(self, units: Iterable[int]) -> list[int]:
+        return sorted(units)[: self.distributors]
+
+    def readers(self, units: Iterable[int]) -> dict[str, int]:
+        """The unit of each partition where a job begins."""
+        may = self.may_read(units)
+        return {name: may[at % len(may)] for at, name in enumerate(self.names)}
 
     def readable(self) -> list[str]:
         return [

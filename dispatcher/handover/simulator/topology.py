@@ -12,13 +12,19 @@ def first(options: Options, random: Random) -> VnodeVersion:
 
 
 def following(
-    base: VnodeVersion, number: int, unit_count: int, random: Random, *, remap: bool = False
+    base: VnodeVersion,
+    number: int,
+    unit_count: int,
+    random: Random,
+    *,
+    remap: bool = False,
+    first_units: int = 0,
 ) -> VnodeVersion:
     """The next mapping, on so many units, of which some join or leave. At least one vnode moves.
 
-    With `remap`, and in half of the cases without, vnodes move between units that stay, too.
+    With `remap`, and in half of the cases without, vnodes move between units that stay, too. The first units stay.
     """
-    units = _units(base.units, unit_count, random)
+    units = _units(base.units, unit_count, first_units, random)
     new = [unit for unit in units if unit not in base.units]
     targets = units if remap or random.random() < 0.5 else new
     stay = random.random()
@@ -34,9 +40,11 @@ def following(
     return version(number, owners, frozenset(units))
 
 
-def without(base: VnodeVersion, number: int, lost: int | None, random: Random) -> VnodeVersion:
-    """The mapping less the lost unit, which is started again where it was the last one."""
-    units = sorted(base.units - {lost}) or sorted(base.units)
+def without(
+    base: VnodeVersion, number: int, lost: int | None, random: Random, *, first_units: int = 0
+) -> VnodeVersion:
+    """The mapping less the lost unit, which is started again where it was the last one, or of the first."""
+    units = sorted(base.units - {lost} | (base.units & set(range(first_units)))) or sorted(base.units)
     owners = {
         vnode: owner if owner in units else random.choice(units) for vnode, owner in base.owners.items()
     }
@@ -47,9 +55,10 @@ def version(number: int, owners: dict[int, int], units: frozenset[int]) -> Vnode
     return Version(number, ".".join(map(str, owners.values())), owners, units)
 
 
-def _units(before: frozenset[int], unit_count: int, random: Random) -> list[int]:
+def _units(before: frozenset[int], unit_count: int, first_units: int, random: Random) -> list[int]:
     if unit_count <= len(before):
-        return sorted(random.sample(sorted(before), unit_count))
+        first, others = sorted(before)[:first_units], sorted(before)[first_units:]
+        return sorted([*first, *random.sample(others, unit_count - first_units)])
     # The smallest numbers that are free, so that a unit that was removed comes back.
     new = sorted(set(range(unit_count)) - before)[: unit_count - len(before)]
     return sorted([*before, *new])

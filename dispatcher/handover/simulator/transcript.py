@@ -9,13 +9,18 @@ from dispatcher.handover.message import (
     Batch,
     Credit,
     Done,
+    Final,
     Flush,
     Flushed,
     Frame,
     Message,
     Path,
     Records,
+    Redistribute,
     RelayedWatermark,
+    Scaleup,
+    Sets,
+    Shutdown,
     Watermark,
 )
 from dispatcher.handover.simulator.draw import Script
@@ -57,7 +62,9 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     event.Advanced: lambda e: f"reads that {e.source} is at {e.time}",
     event.Received: lambda e: f"hears unit {e.sender}, frame {_frame(e.frame)}",
     event.Opened: lambda e: f"is connected with unit {e.unit}",
-    event.Interrogated: lambda e: f"the operators have {_keys(e.keys) or 'nothing'}",
+    event.Interrogated: lambda e: (
+        f"the operators have {' / '.join(_keys(keys) or 'nothing' for keys in e.operators)}"
+    ),
     event.Collected: lambda e: f"has the state of {e.key} in hand",
     event.Intent: lambda e: (
         f"INTENT {e.base} -> {e.next.number}: {_owners(e.next.owners)}{_rounds(e.rounds)}"
@@ -110,7 +117,7 @@ def _frame(frame: Frame[Any]) -> str:
     return f"{frame.number} of version {frame.version}: {_message(frame.message)}"
 
 
-def _message(message: Message[Any]) -> str:  # noqa: PLR0911 - one for each form
+def _message(message: Message[Any]) -> str:  # noqa: C901, PLR0911, PLR0912 - one for each form
     match message:
         case Records(batch=batch, origin=origin, path=path):
             return f"{_batch(batch)} from unit {origin}{', direct' if path is Path.DIRECT else ''}"
@@ -126,8 +133,27 @@ def _message(message: Message[Any]) -> str:  # noqa: PLR0911 - one for each form
             return "FLUSH"
         case Flushed(origin=origin):
             return f"FLUSHED of unit {origin}"
+        case Shutdown():
+            return "SHUTDOWN"
+        case Scaleup():
+            return "SCALEUP"
+        case Sets(whitelist=whitelist, hold=hold):
+            return f"whitelist {{{_keys(whitelist)}}} hold {{{_in_order(hold)}}}"
+        case Final(keys=keys):
+            return f"FINAL {_in_order(keys)}"
+        case Redistribute(key=key, index=index, count=count, next=following):
+            state = f"{index + 1} of {count}" if count else "no state"
+            return f"REDISTRIBUTE {key}, {state}{_then(following)}"
         case Credit(granter=granter, path=path, size_bytes=size_bytes):
             return f"CREDIT {size_bytes} {path.value} of unit {granter}"
+
+
+def _then(keys: tuple[Any, ...] | None) -> str:
+    return "" if keys is None else f", next {_in_order(keys) or 'None'}"
+
+
+def _in_order(keys: tuple[Any, ...]) -> str:
+    return " ".join(map(str, keys))
 
 
 def _but(keys: frozenset[Any]) -> str:

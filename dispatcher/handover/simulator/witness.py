@@ -49,15 +49,23 @@ Record = tuple[str, int]
 class Witness:
     """One run. Each method raises `Violation`. `held`: the records that had to wait somewhere.
 
-    A key that is not among the `holders` has no state yet. `overtaking` is the number of records that were applied
-    before an older one of their partition, where no order is promised.
+    A key that is not among the `holders` has no state; that of a `fleeting` key ends with the record that finds it.
+    `overtaking` is the number of records that were applied before an older one of their partition, where no order is
+    promised.
     `cut`: giver and receiver of each vnode whose state is on its way; `parallel`: how many a unit may have there.
     """
 
-    def __init__(self, holders: dict[int, int], bytes_max: int, *, keeps_order: bool = True) -> None:
+    def __init__(
+        self,
+        holders: dict[int, int],
+        bytes_max: int,
+        *,
+        keeps_order: bool = True,
+    ) -> None:
         self.holders: dict[int, int | None] = dict(holders)
         self.bytes_max = bytes_max
         self.keeps_order = keeps_order
+        self.fleeting: frozenset[int] = frozenset()
         self.overtaking = 0
         self.parallel: int | None = None
         self.cut: dict[int, tuple[int, int]] = {}
@@ -108,6 +116,7 @@ class Witness:
         what = f"unit {unit} applies {record_name(record)} of vnode {batch.key}"
         if ordinal in applied:
             raise Violation(Kind.DOUBLED, f"{what}, which was applied before")
+        found = batch.key in self.holders
         if self.holders.setdefault(batch.key, unit) != unit:
             raise Violation(Kind.TWO_OWNERS, f"{what}, whose state is {self._whereabouts(batch.key)}")
         missing = ordinal - sum(other < ordinal for other in applied)
@@ -115,6 +124,8 @@ class Witness:
             raise Violation(Kind.ORDER, f"{what}, and {missing} older of its partition are not")
         self.overtaking += missing > 0
         applied.add(ordinal)
+        if found and batch.key in self.fleeting:
+            del self.holders[batch.key]
         del self.at[record]
         del self.waiting[batch.key][record]
 
@@ -140,7 +151,7 @@ class Witness:
         self.moving[key] = chunks
 
     def installs(self, unit: int, key: int, chunks: tuple[bytes, ...]) -> None:
-        if self.holders[key] is not None:
+        if self.holders.get(key, unit) is not None:
             raise Violation(
                 Kind.OVERWRITTEN, f"unit {unit} takes state of vnode {key}, which is {self._whereabouts(key)}"
             )
@@ -222,6 +233,8 @@ class Witness:
 
     def _whereabouts(self, key: int) -> str:
         holder = self.holders.get(key)
+        if key not in self.holders:
+            return "nowhere"
         return "on its way" if holder is None else f"at unit {holder}"
 
 

@@ -66,6 +66,7 @@ from dispatcher.handover.simulator.lanes import (
     Lanes,
 )
 from dispatcher.handover.simulator.machine import Machine
+from dispatcher.handover.simulator.operators import Operators
 from dispatcher.handover.simulator.source import Sources
 from dispatcher.handover.simulator.topology import VnodeVersion
 from dispatcher.handover.simulator.witness import Kind, Violation, Witness
@@ -96,17 +97,22 @@ class World:
         self.witness = Witness(
             dict(version.owners), 2 * credit_bytes + 1, keeps_order=machine.family.keeps_order
         )
+        self.operators = Operators()
         self.units: dict[int, Any] = {}
         self.lanes = Lanes()
         self.words: Counter[type] = Counter()
         self.deferred: list[JobEvent[int]] = []
         self.sealed = (self.witness.seals(), sources.positions())
-        readers = {source: at % len(version.units) for at, source in enumerate(sources.names)}
+        readers = sources.readers(version.units)
         self.job: Coordinator[int] = Coordinator(Running(version), 0, readers, recoverable=recoverable)
         for unit in sorted(version.units):
             self._start(unit, version)
         for source, unit in readers.items():
             self.lanes.put((ORDERS, unit), OpenSource(source))
+
+    def work_with(self, operators: Operators) -> None:
+        self.operators = operators
+        self.witness.fleeting = operators.fleeting
 
     def begin_without(self, keys: Iterable[int]) -> None:
         """Nobody has state of these keys yet."""
@@ -139,7 +145,8 @@ class World:
     def _interrogate(self, unit: int, asked: Interrogate | Interrogated[int]) -> None:
         """What the operators say is as old as their answer is slow."""
         if isinstance(asked, Interrogate):
-            self.lanes.put((INTERROGATION, unit), Interrogated(self.witness.keys_at(unit)))
+            keys = self.witness.keys_at(unit)
+            self.lanes.put((INTERROGATION, unit), Interrogated(keys, self.operators.having(keys)))
         else:
             self._step(unit, asked)
 
@@ -288,10 +295,9 @@ class World:
         self.witness.restarts(sighting, dict(version.owners))
         self.sources.rewind(positions)
         self.units.clear()
-        units = sorted(version.units)
-        readers = {source: units[at % len(units)] for at, source in enumerate(self.sources.names)}
+        readers = self.sources.readers(version.units)
         execution = self.job.execution + 1
-        for unit in units:
+        for unit in sorted(version.units):
             self._start(unit, version, execution)
         self.tell(Restarted(execution, version, readers))
 

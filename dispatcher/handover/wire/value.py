@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from struct import Struct, pack, unpack
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -165,6 +166,60 @@ class Entries(Generic[N, T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Row(Generic[T]):
+    """Values in an order of their own."""
+
+    value: Form[T]
+
+    def write(self, value: tuple[T, ...], out: bytearray) -> None:
+        LENGTH.write(len(value), out)
+        for one in value:
+            self.value.write(one, out)
+
+    def read(self, data: Input) -> tuple[T, ...]:
+        return tuple(self.value.read(data) for _ in range(LENGTH.read(data)))
+
+
+class KeySet:
+    """As a row of keys: the numbers ascending, and then the texts."""
+
+    def write(self, value: frozenset[int | str], out: bytearray) -> None:
+        KEYS.write(tuple(sorted(value, key=_rank)), out)
+
+    def read(self, data: Input) -> frozenset[int | str]:
+        keys = KEYS.read(data)
+        for last, key in pairwise(keys):
+            if _rank(last) >= _rank(key):
+                raise Malformed(f"has key {key!r} of a set after {last!r}")
+        return frozenset(keys)
+
+
+def _rank(key: int | str) -> tuple[bool, int | str]:
+    return isinstance(key, str), key
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe(Generic[T]):
+    """None, or a value."""
+
+    value: Form[T]
+
+    def write(self, value: T | None, out: bytearray) -> None:
+        KIND.write(value is not None, out)
+        if value is not None:
+            self.value.write(value, out)
+
+    def read(self, data: Input) -> T | None:
+        match KIND.read(data):
+            case 0:
+                return None
+            case 1:
+                return self.value.read(data)
+            case kind:
+                raise Malformed(f"has {kind} where 0 is for nothing, and 1 for a value")
+
+
+@dataclass(frozen=True, slots=True)
 class Fields(Generic[T]):
     """A class of values: its fields one after the other, without their names."""
 
@@ -187,3 +242,5 @@ BLOB: Final = Blob()
 TEXT: Final = Text()
 KEY: Final = Key()
 NUMBERS: Final = Numbers()
+KEYS: Final = Row(KEY)
+KEY_SET: Final = KeySet()

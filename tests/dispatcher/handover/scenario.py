@@ -1,13 +1,14 @@
 """A job driven by hand: one command after the other, and the transcript of each.
 
 `job 0 1: a=0 b=1` begins with these units and owners; options before the colon: `protocol=icadd`, `credit=1`,
-`variant=without-rule-5`, `new-units=next`, `stateless=a,b` (keys that nobody has state of). Then, each for one thing
-that happens: `read p0 a 7` (a record of event time 7, or 0 if that is left out, at the partition's unit), `time p0 7`
-(its watermark), `deliver 0 1` (the next frame of a stream; `deliver 0 1 state` of one of several), `order 1` (the next
-of the coordinator's to a unit), `report 1`, `operators 0` (are asked for their keys; then the unit is told),
-`state a 0` (is cut out at unit 0). `rescale 0 1 2: a=2 b=1`, which may have `parallel=1` before the colon, `move p0 1`,
-`snapshot`, `lost 1`, `late` are asked of the coordinator. `flow` is all that can happen, in a fixed order, but for what
-is named behind it. `end`: nothing is missing. A scenario may have several jobs.
+`variant=without-rule-5`, `new-units=next`, `stateless=a,b` (keys that nobody has state of), `distributors=1` (have all
+sources), `at_once=2`, `operators=a,b/b,c` (the keys of each). Then, each for one thing that happens: `read p0 a 7` (a
+record of event time 7, or 0 if that is left out, at the partition's unit), `time p0 7` (its watermark), `deliver 0 1`
+(the next frame of a stream; `deliver 0 1 state` of one of several), `order 1` (the next of the coordinator's to a
+unit), `report 1`, `operators 0` (are asked for their keys; then the unit is told), `state a 0` (is cut out at unit 0).
+`rescale 0 1 2: a=2 b=1`, which may have `parallel=1` before the colon, `move p0 1`, `snapshot`, `lost 1`, `late` are
+asked of the coordinator. `flow` is all that can happen, in a fixed order, but for what is named behind it. `end`:
+nothing is missing. A scenario may have several jobs.
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from dispatcher.handover.job import (
 from dispatcher.handover.pacing import Pacing
 from dispatcher.handover.simulator.lanes import INTERROGATION, ORDERS, REPORTS, SOURCE, STATE, STREAM
 from dispatcher.handover.simulator.machine import machine
+from dispatcher.handover.simulator.operators import Operators
 from dispatcher.handover.simulator.options import FRAMES
 from dispatcher.handover.simulator.source import Sources
 from dispatcher.handover.simulator.transcript import Transcript
@@ -59,10 +61,11 @@ class Scenario:
         self.over = False
         units = frozenset(int(word) for word in words if word.isdigit())
         options = dict(word.split("=") for word in words if not word.isdigit())
-        sources = Sources(tuple(f"p{at}" for at in range(len(units))), 0, 1, None)  # type: ignore[arg-type]
+        names = tuple(f"p{at}" for at in range(len(units)))
+        sources = Sources(names, 0, 1, None, _parameters(options).get("distributors"))  # type: ignore[arg-type]
         kind = _NewUnitsWithNext if options.get("new-units") == "next" else World
         self.world = kind(
-            machine(options.get("protocol", "ordered"), options.get("variant")),
+            machine(options.get("protocol", "ordered"), options.get("variant"), **_parameters(options)),
             _version(1, units, owners),
             sources,
             credit_bytes=int(options.get("credit", FRAMES)),
@@ -72,6 +75,8 @@ class Scenario:
         )
         for items in sources.items.values():
             items.clear()
+        chain = options["operators"].split("/") if "operators" in options else []
+        self.world.work_with(Operators(tuple(frozenset(keys.split(",")) for keys in chain)))
         self.world.begin_without(options["stateless"].split(",") if "stateless" in options else [])
         self._flow()
         self.transcript.lines.clear()
@@ -176,6 +181,11 @@ def _name(lane: tuple[Any, ...]) -> str:
         SOURCE: "read",
     }[lane[0]]
     return "-".join(map(str, (word, *lane[1:])))
+
+
+def _parameters(options: dict[str, str]) -> dict[str, int]:
+    """Of `controller`."""
+    return {name: int(options[name]) for name in ("distributors", "at_once") if name in options}
 
 
 def _owners(text: str) -> dict[str, int]:

@@ -18,13 +18,18 @@ from dispatcher.handover.message import (
     Batch,
     Credit,
     Done,
+    Final,
     Flush,
     Flushed,
     Frame,
     Message,
     Path,
     Records,
+    Redistribute,
     RelayedWatermark,
+    Scaleup,
+    Sets,
+    Shutdown,
     Watermark,
 )
 from dispatcher.handover.wire import decode, encode, encode_rows
@@ -35,6 +40,7 @@ SEED = 20261122
 COUNTS = st.integers(0, 2**64 - 1)
 TIMES = st.integers(-(2**63), 2**63 - 1)
 KEYS = TIMES | st.text()
+ROWS_OF_KEYS = st.lists(KEYS).map(tuple)
 PATHS = st.sampled_from(Path)
 BATCHES = st.builds(Batch, KEYS, st.text(), st.lists(TIMES).map(tuple), COUNTS)
 MESSAGES: dict[type, st.SearchStrategy[Any]] = {
@@ -46,6 +52,11 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     Watermark: st.builds(Watermark, st.text(), TIMES),
     RelayedWatermark: st.builds(RelayedWatermark, st.text(), TIMES),
     Credit: st.builds(Credit, COUNTS, PATHS, st.text(), COUNTS),
+    Shutdown: st.builds(Shutdown),
+    Scaleup: st.builds(Scaleup),
+    Sets: st.builds(Sets, st.frozensets(KEYS), ROWS_OF_KEYS),
+    Final: st.builds(Final, ROWS_OF_KEYS),
+    Redistribute: st.builds(Redistribute, KEYS, COUNTS, COUNTS, st.binary(), st.none() | ROWS_OF_KEYS),
 }
 FRAMES = st.builds(Frame, COUNTS, COUNTS, st.text(), COUNTS, st.one_of(*MESSAGES.values()))
 
@@ -61,6 +72,12 @@ VECTORS: dict[str, Frame[Any]] = {
         "watermark": Watermark("p", -1),
         "relayed-watermark": RelayedWatermark("p", 1_700_000_000_000_000),
         "credit": Credit(1, Path.ORDINARY, "p", 4096),
+        "shutdown": Shutdown(),
+        "scaleup": Scaleup(),
+        "sets": Sets(frozenset({6, 5, "x"}), (4, "y")),
+        "final": Final((4, 5)),
+        "redistribute": Redistribute(4, 0, 2, b"S4"),
+        "redistribute-last": Redistribute(5, 0, 0, b"", (6, 7)),
     }.items()
 }
 KEPT = dict(line.split() for line in File(__file__).with_name("frames.hex").read_text().splitlines())
@@ -235,6 +252,8 @@ def test_a_frame_of_another_format_says_so(at: int, byte: int, said: str) -> Non
         ("credit", b"\x00\x01\x00\x00\x00p", b"\x02\x01\x00\x00\x00p", "choice 2 of 2"),
         ("acquire", b"\x00\x07" + bytes(7), b"\x02\x07" + bytes(7), "key of kind 2"),
         ("acquire", b"\x01\x00\x00\x00p", b"\x01\x00\x00\x00q", "names 'q' after 'q'"),
+        ("sets", b"\x00\x06" + bytes(7), b"\x00\x05" + bytes(7), "key 5 of a set after 5"),
+        ("redistribute", b"S4\x00", b"S4\x02", "2 where 0 is for nothing"),
     ],
 )
 def test_a_value_of_no_form_is_refused(name: str, old: bytes, new: bytes, said: str) -> None:
