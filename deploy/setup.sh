@@ -116,7 +116,7 @@ setup_driver() {
   else
     echo "setup: PostgreSQL's JDBC driver cannot be had here, so the tests of Spark's JDBC reader are skipped. They" \
       "need postgresql-$DRIVER_VERSION.jar as $jar (sha256 $DRIVER_SHA256), or another one by its name:" \
-      "VNODEMAP_POSTGRES_JAR=/path/to/postgresql.jar make ..." >&2
+      "VNODEMAP_POSTGRES_JAR=/path/to/postgresql.jar make ... To be asked for again: rm .venv/jars/.asked" >&2
   fi
   rm -rf "$folder"
 }

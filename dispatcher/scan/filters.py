@@ -103,7 +103,7 @@ def conditions(columns: StructType, filters: Iterable[Predicate | Sequence[objec
 
 
 def _each(filters: object) -> Iterator[Predicate | list[object]]:
-    for one in filters if isinstance(filters, Iterable) else [None]:
+    for one in filters if isinstance(filters, Iterable) and not isinstance(filters, str) else [None]:
         # A filter by itself is a sequence, too: of strings, to begin with.
         if isinstance(one, str) or not isinstance(one, Predicate | Sequence):
             raise MalformedKey(f'filters are a list of filters, as [("k", "=", 5)], not {shown(filters)}')

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from dispatcher.routing import ROUTING_COLUMNS, refuse_reserved
-from dispatcher.table.errors import MissingKeys, TableMismatch, UnknownColumns
+from dispatcher.table.errors import MissingKeyColumns, TableMismatch, UnknownColumns
 from dispatcher.table.file import DELETED, KIND, PREFIX, SEQUENCE, STORAGE_KEY
 from storage_keys.errors import StorageKeyError, UnsupportedType
 from storage_keys.key import KeySchema
@@ -175,7 +175,7 @@ def require_keys(uri: str, columns: StructType, given: StructType, schema: KeySc
     names = tuple(column.name for column in schema.columns)
     found = _own(uri, columns, given, names, "columns to delete by")
     if missing := tuple(name for name in names if name not in found.names):
-        raise MissingKeys(uri, missing, names)
+        raise MissingKeyColumns(uri, missing, names)
     require_same_columns(uri, found, StructType([columns[name] for name in names]))
 
 

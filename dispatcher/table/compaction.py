@@ -157,7 +157,7 @@ def write_compacted(
             written += write_sorted(rows, root, f"compacted-{kind}", kind, target_bytes, options)
         return Outcome(tuple(written))
 
-    outcomes = run(spark.range(0, len(merges), 1, len(merges)), write, root, "a compaction")
+    outcomes = run(spark.range(0, len(merges), 1, len(merges)), write, root, "a compaction", options)
     return tuple(
         (file, merge.compaction.sequence_of(file.kind))
         for merge, outcome in zip(merges, outcomes, strict=True)

@@ -49,7 +49,7 @@ class TableMismatch(TableError):
         super().__init__(f"the table {uri} differs in {what}: {ours} here, {theirs} in the table; {advice}")
 
 
-class MissingKeys(TableError):
+class MissingKeyColumns(TableError):
     """Rows to delete by without all columns of the key."""
 
     def __init__(self, uri: str, names: tuple[str, ...], needed: tuple[str, ...]) -> None:

@@ -82,6 +82,12 @@ def existing_files(
     return tuple(name for name, info in zip(ordered, found, strict=True) if info.type != fs.FileType.NotFound)
 
 
+def names_in(root: str, storage_options: Mapping[str, str] = NO_OPTIONS) -> set[str]:
+    """Of all files right there: one listing, where looking for each would be a request or two."""
+    filesystem, folder = filesystem_of(root, storage_options)
+    return {info.base_name for info in filesystem.get_file_info(fs.FileSelector(folder))}
+
+
 def filesystem_of(root: str, storage_options: Mapping[str, str] = NO_OPTIONS) -> tuple[fs.FileSystem, str]:
     """The file system that has the folder `root`, and the folder in it.
 

@@ -1,5 +1,6 @@
 """Where a table is: a path or an object store's URL."""
 
+import os
 from pathlib import Path
 
 from dispatcher.table.errors import NotAStateTable
@@ -16,7 +17,7 @@ def location_of(uri: str | Path) -> str:
     path = str(Path(uri).absolute())
     if "%" in path:
         raise NotAStateTable(path, "deltalake takes '%' for an escape; use a path without '%'")
-    if Path(path).is_file():
+    if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises where one may not look
         raise NotAStateTable(path, "it is a file, and a table is a folder; use another path")
     return path
 

@@ -29,7 +29,7 @@ from dispatcher.table.errors import (
     VersionGone,
 )
 from dispatcher.table.file import KIND, PREFIX, SEQUENCE, DataFile, Kind
-from dispatcher.table.files import WrittenFile, existing_files
+from dispatcher.table.files import WrittenFile, existing_files, names_in
 
 APP_ID_PREFIX: Final = "vnodemap."
 _SEQUENCE_ID, _REPLACED_ID, _KEPT_ID = "vnodemap.sequence", "vnodemap.replaced", "vnodemap.kept"
@@ -178,6 +178,7 @@ class Log:
         the log cannot be written.
         """
         since, own = self.opened().version(), _Own()
+        self._require_there(files, str(batch or "a write"), "write it again")
         try:
             for attempt in stamina.retry_context(
                 on=_Overtaken,
@@ -219,7 +220,6 @@ class Log:
         if replacing:
             transactions.append(Transaction(_REPLACED_ID, _next(delta, _REPLACED_ID)))
         try:
-            self._require_there(files, str(batch or "a write"), "write it again")
             delta.create_write_transaction(
                 [_added(file, sequence, data_change=True) for file in files],
                 "overwrite" if replacing else "append",
@@ -251,8 +251,8 @@ class Log:
             *(_added(file, sequence, data_change=False) for file, sequence in files),
         ]
         written, own = [file for file, _ in files], _Own()
+        self._require_there(written, "a compaction", "compact again")
         try:
-            self._require_there(written, "a compaction", "compact again")
             delta.create_write_transaction(
                 actions,
                 "append",
@@ -272,16 +272,18 @@ class Log:
         return _committed(delta, written)
 
     def _require_there(self, files: Sequence[WrittenFile], what: str, again: str) -> None:
-        """A vacuum takes what no version names for the files of writers that died."""
-        names = {file.name for file in files}
-        gone = names.difference(existing_files(self.uri, names, self.storage_options))
+        """To a vacuum, files that no version names yet look like those of a writer that died."""
+        try:
+            gone = {file.name for file in files}.difference(names_in(self.uri, self.storage_options))
+        except OSError as error:
+            raise NotCommitted(self.uri, what, _reason(error), again) from error
         if gone:
             reason = (
-                f"{len(gone)} of its {len(names)} files are gone, as by a vacuum of fewer hours than it took"
+                f"of its {len(files)} files {len(gone)} cannot be seen from here: a vacuum of fewer hours than it took"
+                " has removed them, or executors and driver do not share the folder"
             )
-            raise ConcurrentCommit(
-                self.uri, what, f"{reason}; {again}, and vacuum with a larger older_than_hours"
-            )
+            advice = f"{again}, and vacuum with a larger older_than_hours"
+            raise ConcurrentCommit(self.uri, what, f"{reason}; {advice}")
 
     def vacuum(self, older_than_hours: int, *, dry_run: bool) -> tuple[str, ...]:
         """The names of the files that are removed, or would be. Raises `BadRetention`, `NotCommitted`."""

@@ -54,7 +54,7 @@ from dispatcher.table.errors import (
 )
 from dispatcher.table.file import DELETED, Kind
 from dispatcher.table.files import TARGET_BYTES, WrittenFile, remove_files
-from dispatcher.table.location import location_of
+from dispatcher.table.location import is_object_store, location_of
 from dispatcher.table.log import APP_ID_PREFIX, Batch, Commit, Log, Snapshot
 from dispatcher.table.sorted_file import ALL_PREFIXES, Selection, overlap
 from dispatcher.table.writing import repeated_key, write_files
@@ -154,7 +154,7 @@ class StateTable:
     def delete(self, keys: DataFrame, *, app_id: str | None = None, batch_id: int | None = None) -> Commit:
         """Remove all rows of the storage keys. Other columns of the table are ignored.
 
-        Raises `RepeatedKey`, `MissingKeys`.
+        Raises `RepeatedKey`, `MissingKeyColumns`.
         """
         batch = _batch(self.uri, app_id, batch_id)
         require_keys(self.uri, self.columns, keys.schema, self.schema)
@@ -271,8 +271,8 @@ class StateTable:
 
     def _remove_in_vain(self, files: Sequence[WrittenFile]) -> None:
         """In an object store, where a commit may land late, they wait for a vacuum."""
-        if "://" not in self.uri:
-            remove_files(self.uri, (file.name for file in files))
+        if not is_object_store(self.uri):
+            remove_files(self.uri, (file.name for file in files), self.storage_options)
 
 
 def _batch(uri: str, app_id: str | None, batch_id: int | None) -> Batch | None:

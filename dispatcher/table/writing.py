@@ -44,15 +44,15 @@ _OUTCOME: Final = pa.schema(
         ("failed", pa.string()),
     ]
 )
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one partition wrote: nothing where two of its changes have one key, which is `repeated` then.
 
-    `prefixes` has a bit for each prefix that it wrote changes of. `failed` says that the disk is full: nothing was
-    written then either.
+    `prefixes` has a bit for each prefix that it wrote changes of. `failed` says that the disk is full, or not
+    to be written to: nothing was written then either.
     """
 
     files: tuple[WrittenFile, ...]
@@ -79,7 +79,7 @@ def write_files(
     """Write each partition that has rows, in order of storage keys, as files under the URL or path `root`.
 
     `rows` has the columns of the files but `_vnode_prefix` and `_storage_key`; `name` starts the names of the files.
-    Nothing is committed. Raises `NotCommitted` where the disk is full.
+    Nothing is committed. Raises `NotCommitted` where the disk is full or not to be written to.
     """
     prefix = prefix_column(schema.distribution_types, [quoted(name) for name in schema.distribution])
     in_key_order = rows.withColumn(PREFIX, prefix).sortWithinPartitions(
@@ -97,41 +97,45 @@ def write_files(
             return Outcome((), repeated=error.key)
         return Outcome(files, prefixes=np.packbits(prefixes).tobytes())
 
-    return run(in_key_order, write, root, "a write")
+    return run(in_key_order, write, root, "a write", storage_options)
 
 
 def run(
-    rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Outcome], root: str, what: str
+    rows: DataFrame,
+    write: Callable[[Iterable[pa.RecordBatch]], Outcome],
+    root: str,
+    what: str,
+    storage_options: Mapping[str, str],
 ) -> tuple[Outcome, ...]:
     """What `write` returns in each partition that has rows, in their order.
 
-    Where it finds the disk of `root` full, the files of all partitions go, and `NotCommitted` is raised.
+    Where it cannot write at `root`, the files of all partitions go, and `NotCommitted` is raised.
     """
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:
-            outcome = _unless_full(write, _chained(first, filled))
+            outcome = _unless_unwritable(write, _chained(first, filled))
             yield pa.RecordBatch.from_pylist([asdict(outcome)], _OUTCOME)
 
     found = rows.mapInArrow(task, from_arrow_schema(_OUTCOME)).collect()
     outcomes = tuple(_outcome_of(row) for row in found)
     failed = next((one.failed for one in outcomes if one.failed is not None), None)
     if failed is not None:
-        remove_files(root, (file.name for one in outcomes for file in one.files))
+        remove_files(root, (file.name for one in outcomes for file in one.files), storage_options)
         raise NotCommitted(root, what, failed, "do it again")
     return outcomes
 
 
-def _unless_full(
+def _unless_unwritable(
     write: Callable[[Iterable[pa.RecordBatch]], Outcome], batches: Iterable[pa.RecordBatch]
 ) -> Outcome:
-    """Raised, a full disk would fail the job, and nobody would know the files of the other tasks."""
+    """Raised, it would fail the job, and nobody would know the files of the other tasks."""
     try:
         return write(batches)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in _UNWRITABLE:
             raise
         return Outcome((), failed=str(error))
 

@@ -266,7 +266,7 @@ def _spark(master: str) -> "Iterator[SparkSession]":
         root = logging.getLogger()
         root.addFilter(_is_not_of_py4j)
         stack.callback(root.removeFilter, _is_not_of_py4j)
-        advice = "it needs Java 17 or newer (JAVA_HOME)"
+        advice = "it needs Java 17 or newer (JAVA_HOME), and a --master that is there"
         try:
             session = SparkSession.getActiveSession()
             if session is None:

@@ -13,7 +13,7 @@ from dispatcher.routing import dispatch
 from dispatcher.scan.reader import scan
 from dispatcher.table.errors import (
     ForeignFile,
-    MissingKeys,
+    MissingKeyColumns,
     NotCommitted,
     RepeatedKey,
     TableMismatch,
@@ -83,7 +83,7 @@ def test_a_delete_takes_keys_alone_and_stores_no_values(spark: SparkSession, tmp
     keys = spark.createDataFrame([("a", 1), ("b", 1)], StructType().add("s", "string").add("k", "long"))
     assert table.delete(keys).rows == 2
     assert visible(table) == [("z", 2, None)]
-    with pytest.raises(MissingKeys, match=r"have no column s, .* give it rows with k, s"):
+    with pytest.raises(MissingKeyColumns, match=r"have no column s, .* give it rows with k, s"):
         table.delete(keys.drop("s"))
     with pytest.raises(TableMismatch, match="the columns"):
         table.delete(keys.withColumn("k", sf.col("k").cast("int")))
@@ -98,11 +98,16 @@ def test_a_disk_that_fills_while_files_are_written_is_told_and_has_none_of_them(
     table = StateTable.create_or_open(small_disk / "t", KEY, COLUMNS)
     small = spark.createDataFrame([("x", 1, "a")], COLUMNS).coalesce(1)
     table.append(small)
+    assert large.rdd.getNumPartitions() == 2
     before = [*Path(table.uri).glob("*.parquet")]
     text = sf.sha2(sf.col("id").cast("string"), 512)
-    large = spark.range(0, 20_000, 1, 1).select(text.alias("v"), sf.col("id").alias("k"), text.alias("s"))
-    with pytest.raises(NotCommitted, match=r"a write was not committed .*No space left.* do it again"):
-        table.append(small.union(large), app_id="q", batch_id=0)
+    large = (
+        spark.range(0, 40_000, 1, 2)
+        .where("id = 0 or id >= 20000")
+        .select(text.alias("v"), sf.col("id").alias("k"), text.alias("s"))
+    )
+    with pytest.raises(NotCommitted, match=r"batch 0 of q was not committed .*No space left.* do it again"):
+        table.append(large, app_id="q", batch_id=0)
     assert [*Path(table.uri).glob("*.parquet")] == before
     assert visible(table) == [("x", 1, "a")]
 
