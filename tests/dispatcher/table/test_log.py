@@ -164,7 +164,7 @@ def test_what_a_vacuum_took_before_its_commit_is_not_committed(log: Log, what: s
         "a compaction": lambda: log.replace(before, before.files, [(file, 1) for file in files]),
     }[what]
     with pytest.raises(
-        ConcurrentCommit, match=r"1 of its 2 files are gone.* again, and vacuum with a larger"
+        ConcurrentCommit, match=r"of its 2 files 1 cannot be seen.* again, and vacuum with a larger"
     ):
         commit()
     assert names(log) == {"a": 1}
