@@ -183,7 +183,9 @@ def _arrow(lane: int, what: Any) -> Arrow | None:
             kind, key = _kind(frame.message)
             direct = isinstance(frame.message, Records) and frame.message.path is Path.DIRECT
             return Arrow(kind, lane, to, frame, _label(lane, frame), title, key, direct)
-        case effect.Acknowledged() | effect.Released() | effect.Drained() | effect.Left():
+        case (
+            effect.Installed() | effect.Acknowledged() | effect.Released() | effect.Drained() | effect.Left()
+        ):
             return Arrow(Kind.REPORT, lane, COORDINATOR, what, said(what), title)
         case job.Tell(to=to, order=order):
             return Arrow(Kind.ORDER, lane, to, order, said(order), title)

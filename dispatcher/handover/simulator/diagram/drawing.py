@@ -58,9 +58,14 @@ class TooLarge(ValueError):
     def __init__(self, lanes: int, events: int) -> None:
         self.lanes = lanes
         self.events = events
+        ways = [
+            *(["fewer units with --from 2 --to 3"] if lanes > LANES_MAX else []),
+            *(["fewer events with --records 6 --vnodes 2"] if events > EVENTS_MAX else []),
+        ]
+        fewer = " and ".join(ways)
         super().__init__(
             f"{events} events on {lanes} lanes are no picture that can be read, {EVENTS_MAX} on {LANES_MAX} may be;"
-            " try fewer with --records 6 --vnodes 2, or --shortest where something is broken"
+            f" try {fewer}, or --shortest where something is broken"
         )
 
 
