@@ -75,7 +75,7 @@ class SourceInRegion(GraphError):
         self.region = region
         super().__init__(
             f"{source!r} makes keys of its own inside the region of {region!r}: those that it makes after INTERROGATE"
-            " has passed are in no whitelist, and their state stays behind; split it into a lister in front of a"
+            " has passed are not among the leaving, and their state stays behind; split it into a lister in front of a"
             " distributor and a reader behind it, which reads the keys that come in"
         )
 

@@ -111,7 +111,7 @@ def _leaving(operator: str, kind: Kind, arriving: frozenset[_Flow]) -> frozenset
         case Kind.DISTRIBUTOR | Kind.KEYING_DISTRIBUTOR:
             return frozenset({_Distributed(operator)})
         case Kind.KEYING:
-            return frozenset({_Keyed(operator, min(_heads(arriving), default=None))})
+            return frozenset({_Keyed(operator, min(_regions(arriving), default=None))})
         case Kind.SOURCE:
             return frozenset({_Unkeyed(operator)})
         case _:
@@ -122,6 +122,11 @@ def _heads(flows: frozenset[_Flow]) -> set[str]:
     return {flow.origin for flow in flows if isinstance(flow, _Distributed)}
 
 
+def _regions(flows: frozenset[_Flow]) -> set[str]:
+    """In which the flows are, with keys of their region or others."""
+    return _heads(flows) | {flow.region for flow in flows if isinstance(flow, _Keyed) and flow.region}
+
+
 def _check(graph: Graph, operator: str, arriving: frozenset[_Flow]) -> None:
     kind, heads = graph.kinds[operator], _heads(arriving)
     if kind.distributes:
@@ -130,8 +135,8 @@ def _check(graph: Graph, operator: str, arriving: frozenset[_Flow]) -> None:
         return
     if heads and len(arriving) > 1:
         raise RegionsUnited(operator, sorted(flow.origin for flow in arriving))
-    if kind is Kind.SOURCE and heads:
-        raise SourceInRegion(operator, min(heads))
+    if kind is Kind.SOURCE and (regions := _regions(arriving)):
+        raise SourceInRegion(operator, min(regions))
     if kind is Kind.STATEFUL and all(isinstance(flow, _Unkeyed) for flow in arriving):
         raise StateNotKeyed(operator)
     _check_keys(operator, arriving, stateful=kind is Kind.STATEFUL, last=not graph.targets(operator))

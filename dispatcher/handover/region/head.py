@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic
 
-from dispatcher.handover.effect import Collect, Drop, Install
+from dispatcher.handover.effect import Collect, Drop, Install, Interrogate
 from dispatcher.handover.errors import IllegalEvent
-from dispatcher.handover.event import Collected
+from dispatcher.handover.event import Collected, Interrogated
 from dispatcher.handover.region.errors import StrangeState
 from dispatcher.handover.region.graph import Region
 from dispatcher.handover.region.message import (
     Acquire,
     Answer,
     Copy,
-    Interrogate,
-    Interrogated,
     Message,
     Met,
     MetWithKeys,
@@ -26,8 +24,6 @@ from dispatcher.handover.region.rules import Rules
 from dispatcher.handover.version import K
 
 CHUNK_BYTES: Final = 1 << 20
-
-N = TypeVar("N")
 
 Event = Interrogate | Collect[K] | Install[K] | Drop[K] | Answer[K]
 Effect = Put[K] | Interrogated[K] | Collected[K]

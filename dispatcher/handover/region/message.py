@@ -1,21 +1,11 @@
-"""What a distributor says to the operators of its region. `effect.Collect` and `effect.Drop` go as they are."""
+"""What a distributor says to the operators of its region. `effect.Interrogate`, `Collect` and `Drop` go as they are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic
 
-from dispatcher.handover.effect import Collect, Drop
+from dispatcher.handover.effect import Collect, Drop, Interrogate
 from dispatcher.handover.version import K
-
-
-@dataclass(frozen=True, slots=True)
-class Interrogate:
-    """Of which keys is there state? Answered with `Interrogated`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interrogated(Generic[K]):
-    keys: frozenset[K]
 
 
 @dataclass(frozen=True, slots=True)

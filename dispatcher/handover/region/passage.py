@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
-from dispatcher.handover.effect import Collect, Drop
+from dispatcher.handover.effect import Collect, Drop, Interrogate
 from dispatcher.handover.region.graph import Region
-from dispatcher.handover.region.message import Acquire, Copy, Interrogate, Message, Met
+from dispatcher.handover.region.message import Acquire, Copy, Message, Met
 from dispatcher.handover.region.rules import Rules
 from dispatcher.handover.version import K
 

@@ -7,6 +7,13 @@ FRAMES: Final = 64
 """The credit where none is asked for; 1 is the least."""
 
 
+UNPACED: Final = {
+    "icadd": "there all vnodes move at once",
+    "controller": "there --keys-at-once says how many vnodes wait at each unit",
+}
+"""The protocols without rounds, and what they have instead."""
+
+
 class Unsuitable(ValueError):
     """Options that do not go together."""
 
@@ -18,7 +25,8 @@ class Options:
     The first rescale goes from `units_before` to `units_after` units. `credit_frames`: of each unit to each, for
     ordinary batches and again for direct ones. `overlap`: more rescales, asked for while others are under way.
     `moving_sources`: source partitions change their unit at any time. `crash`: units are lost and deadlines pass.
-    `parallel`, `order`: as in `Pacing`, with loads that are drawn. A batch has up to `batch_records`, and is as large.
+    A batch has up to `batch_records`, and is as large. Of `ordered` alone: `parallel` and, with it, `order`, as in
+    `Pacing`, with loads that are drawn.
 
     Of `controller` alone: `distributors`, how many units have sources (None: all); they stay, and are the first.
     `operators` of each unit, one behind the other: each vnode's state is with some of them, and may end. `keys_at_once`
@@ -46,6 +54,14 @@ class Options:
     def __post_init__(self) -> None:
         if self.protocol != "controller" and (self.parameters or self.operators != 1):
             raise Unsuitable(f"{self.protocol} has no distributors, operators or keys at once to choose")
+        if self.parallel is not None and self.protocol in UNPACED:
+            raise Unsuitable(
+                f"{self.protocol} has no pacing, {UNPACED[self.protocol]}; ordered takes --parallel and --hottest"
+            )
+        if self.order is not None and self.parallel is None:
+            raise Unsuitable(
+                "what is hottest goes first or last in rounds, and all vnodes move in one; give --parallel, too"
+            )
         if self.first_units > min(self.units_before, self.units_after):
             raise Unsuitable(
                 f"{self.distributors} distributors stay, so there are as many units before and after, not"

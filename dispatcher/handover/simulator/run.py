@@ -193,6 +193,7 @@ class Tally:
     runs: int = 0
     steps: int = 0
     violations: Counter[Kind] = field(default_factory=Counter)
+    first_violation: Violation | None = None
     failed_seeds: list[int] = field(default_factory=list)
     hops: Counter[int] = field(default_factory=Counter)
     held: int = 0
@@ -209,6 +210,7 @@ class Tally:
         self.disordered += outcome.overtaking > 0
         self.overtaking += outcome.overtaking
         if outcome.violation:
+            self.first_violation = self.first_violation or outcome.violation
             self.violations[outcome.violation.kind] += 1
             self.failed_seeds.append(outcome.seed)
 

@@ -24,6 +24,10 @@ class Failure:
     violation: Violation
     lanes: tuple[Lane, ...]
 
+    def again(self) -> Run:
+        """The run, not begun."""
+        return Run(self.options, self.seed, draw=Script(self.lanes))
+
 
 def shrink(options: Options, seed: int, kind: Kind) -> Failure:
     """Of a run that fails by `kind`."""
@@ -56,7 +60,7 @@ def _simpler(options: Options) -> Iterator[Options]:
     if options.order is not None:
         yield replace(options, order=None)
     if options.parallel is not None:
-        yield replace(options, parallel=None)
+        yield replace(options, parallel=None, order=None)
 
 
 def _failing(options: Options, kind: Kind) -> int | None:

@@ -23,10 +23,7 @@ from dispatcher.handover.message import (
     Shutdown,
     Watermark,
 )
-from dispatcher.handover.simulator.draw import Script
-from dispatcher.handover.simulator.options import Options
 from dispatcher.handover.simulator.run import Outcome, Run
-from dispatcher.handover.simulator.shrink import Failure
 
 
 class Transcript:
@@ -39,16 +36,11 @@ class Transcript:
         self.lines.append(f"{who}: {said(what)}" if who else f"  {said(what)}")
 
 
-def replayed(options: Options, seed: int) -> tuple[list[str], Outcome]:
-    transcript = Transcript()
-    outcome = Run(options, seed, trace=transcript).finish()
+def transcribed(run: Run) -> tuple[list[str], Outcome]:
+    """Of a run that has not begun."""
+    transcript = run.world.trace = Transcript()
+    outcome = run.finish()
     return transcript.lines, outcome
-
-
-def retraced(failure: Failure) -> list[str]:
-    transcript = Transcript()
-    Run(failure.options, failure.seed, draw=Script(failure.lanes), trace=transcript).finish()
-    return transcript.lines
 
 
 def said(what: Any) -> str:

@@ -22,7 +22,6 @@ class Kind(StrEnum):
     STUCK = "stuck"
     UNBOUNDED = "unbounded"
     WATERMARK = "watermark"
-    PACE = "pace"
 
 
 class Violation(Exception):
@@ -144,7 +143,8 @@ class Witness:
             if self.parallel is not None and len(vnodes) > self.parallel:
                 what = ("gives", "receives")[side]
                 raise Violation(
-                    Kind.PACE, f"unit {unit} {what} vnodes {vnodes} at once, and {self.parallel} are allowed"
+                    Kind.UNBOUNDED,
+                    f"unit {unit} {what} vnodes {vnodes} at once, and {self.parallel} are allowed",
                 )
 
     def collected(self, key: int, chunks: tuple[bytes, ...]) -> None:

@@ -13,12 +13,12 @@ from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
-from dispatcher.handover.effect import Collect, Drop, Install
-from dispatcher.handover.event import Collected
+from dispatcher.handover.effect import Collect, Drop, Install, Interrogate
+from dispatcher.handover.event import Collected, Interrogated
 from dispatcher.handover.region import head, passage
 from dispatcher.handover.region.graph import Graph, Region, regions
 from dispatcher.handover.region.head import Head
-from dispatcher.handover.region.message import Copy, Interrogate, Interrogated, MetWithKeys, MetWithState
+from dispatcher.handover.region.message import Copy, MetWithKeys, MetWithState
 from dispatcher.handover.region.passage import (
     Arrived,
     Forget,
@@ -68,12 +68,10 @@ class World:
         routing: Routing = everywhere,
         rules: Rules | None = None,
         chunk_bytes: int = 16,
-        readers: frozenset[str] = frozenset(),
         readers_stop: bool = True,
     ) -> None:
         self.region: Region = regions(graph)[0]
         self.routing = routing
-        self.readers = readers
         self.readers_stop = readers_stop
         self.owners: dict[Hashable, int | None] = dict(owners)
         self.lanes = Lanes()

@@ -13,17 +13,18 @@ ORDERS = (None, *Order)
 def options(seed: int, variant: str | None = None, *, protocol: str = "ordered") -> Options:
     """A seed's own: every combination but that of orders comes once in 3,402 seeds. `ordered` alone is paced."""
     before, after = TOPOLOGIES[seed % 7]
+    parallel = PARALLEL[seed // 7 % 3] if protocol == "ordered" else None
     return Options(
         protocol=protocol,
         units_before=before,
         units_after=after,
         remap=before == after,
-        parallel=PARALLEL[seed // 7 % 3] if protocol == "ordered" else None,
+        parallel=parallel,
         crash=seed // 21 % 3 == 0,
         overlap=seed // 63 % 3 == 0,
         moving_sources=seed // 189 % 3 == 0,
         credit_frames=1 if seed // 567 % 3 == 0 else FRAMES,
         batch_records=1 + seed % 2 * 2,
-        order=ORDERS[seed // 1701 % 3],
+        order=ORDERS[seed // 1701 % 3] if parallel else None,
         variant=variant,
     )

@@ -45,9 +45,9 @@ class Run:
             routing=drawn,
             rules=rules,
             chunk_bytes=random.choice((1, 16, 1 << 20)),
-            readers=frozenset(name for name in stateful if random.random() < 0.2),
             readers_stop=readers_stop,
         )
+        self.readers = [name for name in stateful if random.random() < 0.2]
         self.count = 0
         self.wishes = random.choice(
             (("give", "give", "record"), ("record", "record", "back", "back", "read", "give", "ask"))
@@ -93,7 +93,7 @@ class Run:
             self.world.record(replace(record, sign=-1))
 
     def _read(self, unit: int) -> None:
-        for name in sorted(self.world.readers):
+        for name in sorted(self.readers):
             for key in sorted(self.world.states[unit, name]):
                 self.world.read(unit, name, Record(key, f"r{self.count} by {name}"))
 

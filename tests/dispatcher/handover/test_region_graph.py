@@ -91,6 +91,9 @@ REFUSED = [
         "'key' changes keys inside the region of 'by', and 'count'",
     ),
     (graph("source by count key map sink"), KeysChanged, "and 'sink' gets them"),
+    (graph("source by count key key2 sink"), KeysChanged, "'key2' .* the region of 'by', and 'sink' gets"),
+    (graph("source by count key map key2 sum"), KeysChanged, "'key2' .* the region of 'by', and 'sum' gets"),
+    (graph("source by count key other sink"), SourceInRegion, "inside the region of 'by'"),
     (
         graph("source by other count"),
         SourceInRegion,
@@ -121,4 +124,9 @@ def test_what_no_protocol_could_move_is_refused(
 def test_the_order_of_the_edges_decides_nothing_but_the_order_of_copies() -> None:
     whole = graph("source by map sum", "by count sum", "count sink")
     turned = Graph(whole.kinds, whole.edges[::-1])
-    assert [region.stateful for region in regions(whole)] == [region.stateful for region in regions(turned)]
+    (region,), (other,) = regions(whole), regions(turned)
+    assert (other.head, other.stateful) == (region.head, region.stateful)
+    assert {name: set(targets) for name, targets in other.targets.items()} == {
+        name: set(targets) for name, targets in region.targets.items()
+    }
+    assert other.targets["by"] == region.targets["by"][::-1] == ("count", "map")

@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
+from dispatcher.handover.effect import Interrogate
 from dispatcher.handover.errors import IllegalEvent
+from dispatcher.handover.event import Interrogated
 from dispatcher.handover.region import head
 from dispatcher.handover.region.graph import Graph, Kind, regions
 from dispatcher.handover.region.head import Head
-from dispatcher.handover.region.message import Interrogate, Interrogated, Met, MetWithState
+from dispatcher.handover.region.message import Met, MetWithState
 from dispatcher.handover.region.rules import Rules
 from tests.dispatcher.handover.region_world import Broken, Record, World
 

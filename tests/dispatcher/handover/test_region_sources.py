@@ -40,7 +40,7 @@ class Reading(World):
 
     def __init__(self, example: Example) -> None:
         self.example = example
-        super().__init__(example.graph, dict.fromkeys(example.keys, 0), readers=frozenset({example.reader}))
+        super().__init__(example.graph, dict.fromkeys(example.keys, 0))
         for key in example.keys:
             self.record(Record(key, "listed"))
         self.flow()
@@ -77,11 +77,11 @@ def test_a_source_that_is_not_split_is_refused() -> None:
     with pytest.raises(StateNotKeyed, match=r"a source is split into a lister .* and a reader"):
         regions(Graph({"files": Kind.STATEFUL}, ()))
     kinds = {"by": Kind.KEYING_DISTRIBUTOR, "files": Kind.SOURCE, "count": Kind.STATEFUL}
-    with pytest.raises(SourceInRegion, match="after INTERROGATE has passed are in no whitelist"):
+    with pytest.raises(SourceInRegion, match="after INTERROGATE has passed are not among the leaving"):
         regions(Graph(kinds, (("by", "files"), ("files", "count"))))
 
 
-def test_because_the_keys_it_makes_behind_interrogate_would_be_in_no_whitelist() -> None:
+def test_because_the_keys_it_makes_behind_interrogate_would_not_be_among_the_leaving() -> None:
     kinds = {"by": Kind.KEYING_DISTRIBUTOR, "files": Kind.STATEFUL, "count": Kind.STATEFUL}
     world = World(Graph(kinds, (("by", "files"), ("files", "count"))), {"new.csv": 0})
     world.ask(0)

@@ -11,6 +11,7 @@ from dispatcher.handover.message import (
     Frame,
     Path,
     Records,
+    Redistribute,
     RelayedWatermark,
     Watermark,
 )
@@ -24,19 +25,26 @@ ROW: Final = 20
 BELOW_TEXT: Final = 17
 SLOT: Final = 9
 """Between the arrows that one event leads to."""
-PHASE: Final = 20
+PHASE: Final = 24
 BELOW_ARROW: Final = 11
 BESIDE: Final = 4
 """From there to the base line of a text."""
 
 ASIDE_MESSAGES: Final = (Credit, Watermark, RelayedWatermark)
-ASIDE: Final = (event.Advanced, event.Opened, effect.Advance, effect.AdvanceOnly)
+ASIDE: Final = (
+    event.Advanced,
+    event.Opened,
+    effect.Advance,
+    effect.AdvanceOnly,
+    effect.PauseSources,
+    effect.ResumeSources,
+)
 NO_NEWS: Final = (effect.Drop, effect.StartSource, effect.StopSource)
 """Effects that their event has said."""
 
 
 def composed(turns: Iterable[Turn], version: VnodeVersion, *, everything: bool = False) -> Sequence:
-    """`version`: that of the beginning. Credit and event time are left out, unless `everything` is wanted."""
+    """`version`: that of the beginning. Credit, pauses and event time are left out, unless `everything` is wanted."""
     composition = _Composition(version, everything=everything)
     for turn in turns:
         composition.add(turn)
@@ -74,7 +82,7 @@ class _Composition:
         if turn.phase:
             bottom += PHASE
             self.drawn.changes.append(Change(turn.lane, bottom, turn.phase))
-        self.drawn.end = max(y + ROW, bottom + PHASE)
+        self.drawn.end = bottom + ROW
 
     def finished(self) -> Sequence:
         """What is under way goes below the end, less what a restart has made pointless."""
@@ -183,7 +191,9 @@ def _arrow(lane: int, what: Any) -> Arrow | None:
             kind, key = _kind(frame.message)
             direct = isinstance(frame.message, Records) and frame.message.path is Path.DIRECT
             return Arrow(kind, lane, to, frame, _label(lane, frame), title, key, direct)
-        case effect.Acknowledged() | effect.Released() | effect.Drained() | effect.Left():
+        case (
+            effect.Installed() | effect.Acknowledged() | effect.Released() | effect.Drained() | effect.Left()
+        ):
             return Arrow(Kind.REPORT, lane, COORDINATOR, what, said(what), title)
         case job.Tell(to=to, order=order):
             return Arrow(Kind.ORDER, lane, to, order, said(order), title)
@@ -198,6 +208,8 @@ def _kind(message: Any) -> tuple[Kind, Any]:
         case Records(batch=Batch(key=key)):
             return Kind.RECORDS, key
         case Acquire(key=key):
+            return Kind.STATE, key
+        case Redistribute(key=key, count=count) if count:
             return Kind.STATE, key
         case _:
             return Kind.WORD, None

@@ -47,7 +47,7 @@ STUB: Final = 0.2
 """How much is drawn of an arrow that a restart made pointless."""
 LEGEND: Final = (
     "p0#1 for 2: record 1 of source partition p0, which is for vnode 2. Full dot: applied; empty dot: waits.",
-    "Thick arrow: state. Dashed: records that go past the old owner. Grey: what units and the coordinator say.",
+    "Thick arrow: state. Grey: what units and the coordinator say.",
     "Bar: the unit holds the vnode's state (pale: it is being cut out). Box: the unit's phase from there on.",
 )
 
@@ -58,9 +58,14 @@ class TooLarge(ValueError):
     def __init__(self, lanes: int, events: int) -> None:
         self.lanes = lanes
         self.events = events
+        ways = [
+            *(["fewer units with --from 2 --to 3"] if lanes > LANES_MAX else []),
+            *(["fewer events with --records 6 --vnodes 2"] if events > EVENTS_MAX else []),
+        ]
+        fewer = " and ".join(ways)
         super().__init__(
             f"{events} events on {lanes} lanes are no picture that can be read, {EVENTS_MAX} on {LANES_MAX} may be;"
-            " try fewer with --records 6 --vnodes 2, or --shortest where something is broken"
+            f" try {fewer}, or --shortest where something is broken"
         )
 
 
@@ -86,6 +91,8 @@ class _Drawing:
         self.width = max(width, 2 * MARGIN + round(max(map(len, LEGEND)) * LETTER))
         self.broken = wrap(violation, round((self.width - 2 * MARGIN) / LETTER / 1.1)) if violation else []
         self.legend: tuple[str, ...] = LEGEND
+        if any(arrow.direct for arrow in drawn.arrows):
+            self.legend += ("Dashed: records that go past the old owner, or were held at a distributor.",)
         if not all(arrow.arrived for arrow in drawn.arrows):
             self.legend += ("Dotted: it has not arrived, before the end or before a restart.",)
         if drawn.left_out:

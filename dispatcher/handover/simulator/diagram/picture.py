@@ -4,32 +4,19 @@ from typing import Final
 from dispatcher.handover.simulator.diagram.composition import composed
 from dispatcher.handover.simulator.diagram.drawing import svg
 from dispatcher.handover.simulator.diagram.turns import traced
-from dispatcher.handover.simulator.draw import Script
 from dispatcher.handover.simulator.options import Options
-from dispatcher.handover.simulator.run import Run
-from dispatcher.handover.simulator.shrink import Failure
+from dispatcher.handover.simulator.run import Outcome, Run
 
 SAID: Final = ("protocol", "units_before", "units_after")
 
 
-def pictured(options: Options, seed: int, *, everything: bool = False) -> str:
-    """An SVG of the run. Raises `Unknown`, `TooLarge`."""
-    heading = f"{_words(options)}, seed {seed}"
-    return _picture(Run(options, seed), heading, everything=everything)
-
-
-def pictured_failure(failure: Failure, *, everything: bool = False) -> str:
-    """Raises `TooLarge`."""
-    run = Run(failure.options, failure.seed, draw=Script(failure.lanes))
-    heading = f"{_words(failure.options)}, the shortest run found"
-    return _picture(run, heading, everything=everything)
-
-
-def _picture(run: Run, heading: str, *, everything: bool) -> str:
+def pictured(run: Run, which: str, *, everything: bool = False) -> tuple[str, Outcome]:
+    """An SVG of a run that has not begun; `which` it is stands above. Raises `TooLarge`."""
     version = run.world.version
     turns, outcome = traced(run)
     drawn = composed(turns, version, everything=everything)
-    return svg(drawn, heading, str(outcome.violation) if outcome.violation else None)
+    broken = str(outcome.violation) if outcome.violation else None
+    return svg(drawn, f"{_words(run.options)}, {which}", broken), outcome
 
 
 def _words(options: Options) -> str:
