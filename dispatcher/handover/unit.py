@@ -5,8 +5,8 @@ from dispatcher.handover.announcement import Digests
 from dispatcher.handover.clock import Clock, Times, event_time
 from dispatcher.handover.ledger import CREDIT_BYTES, Ledger
 from dispatcher.handover.links import Links
-from dispatcher.handover.outcome import Here
 from dispatcher.handover.protocol import P, Protocol, Told
+from dispatcher.handover.rules import Here
 from dispatcher.handover.sources import Sources
 from dispatcher.handover.version import K, Version
 

@@ -32,7 +32,7 @@ STATELESS_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run. `hops` are those of each record, `held` is how many had to wait; `words`: messages, by form.
+    """Of one run. `hops` are those of each record, `held` is how many had to wait; `messages`: by form.
 
     `overtaking`: the records that were applied before an older one, where no order is promised.
     """
@@ -41,7 +41,7 @@ class Outcome:
     steps: int
     hops: tuple[int, ...]
     held: int
-    words: Mapping[type, int]
+    messages: Mapping[type, int]
     overtaking: int
     violation: Violation | None = None
 
@@ -96,7 +96,7 @@ class Run:
             self.steps,
             tuple(witness.hops.values()),
             len(witness.held),
-            self.world.words,
+            self.world.messages,
             witness.overtaking,
             violation,
         )
@@ -195,7 +195,7 @@ class Tally:
     failed_seeds: list[int] = field(default_factory=list)
     hops: Counter[int] = field(default_factory=Counter)
     held: int = 0
-    words: Counter[type] = field(default_factory=Counter)
+    messages: Counter[type] = field(default_factory=Counter)
     disordered: int = 0
     overtaking: int = 0
 
@@ -204,7 +204,7 @@ class Tally:
         self.steps += outcome.steps
         self.hops.update(outcome.hops)
         self.held += outcome.held
-        self.words.update(outcome.words)
+        self.messages.update(outcome.messages)
         self.disordered += outcome.overtaking > 0
         self.overtaking += outcome.overtaking
         if outcome.violation:

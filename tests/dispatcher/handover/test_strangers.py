@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from dispatcher.handover.coordinator import advance
+from dispatcher.handover.effect import Acknowledged, Drained, Installed, Left, Released
 from dispatcher.handover.errors import HandoverError
 from dispatcher.handover.event import Received
+from dispatcher.handover.job import JobEvent, MoveSource, Reported, Requested, SnapshotDue, UnitLost
 from dispatcher.handover.message import (
     Acquire,
     Batch,
@@ -128,5 +131,41 @@ def test_a_unit_takes_a_frame_or_raises_an_error_of_ours(protocol: str) -> None:
                     taken += 1
                 except HandoverError:
                     refused += 1
+    assert taken > 100
+    assert refused > 100
+
+
+def told(world: World, random: Random) -> JobEvent[int]:
+    unit, key, source = random.choice(UNITS), random.choice(KEYS), random.choice(("p0", "p1", "q"))
+    version, epoch = world.version.number + random.randint(-1, 2), world.job.epoch + random.randint(0, 2)
+    report = random.choice(
+        (Installed(version, key), Acknowledged(version), Released(source), Drained(epoch), Left())
+    )
+    units = frozenset(some(random, UNITS))
+    owners = {of: random.choice(UNITS) for of in some(random, KEYS)}
+    return random.choice(
+        (
+            Reported(unit, report, world.job.execution + random.randint(-1, 1)),
+            MoveSource(source, unit),
+            UnitLost(unit),
+            SnapshotDue(),
+            Requested(Version(version, "some", owners, units)),
+            Requested(Version(version, "same", world.version.owners, world.version.units)),
+        )
+    )
+
+
+def test_the_coordinator_takes_what_it_is_told_or_raises_an_error_of_ours() -> None:
+    taken = refused = 0
+    for seed in range(SEEDS):
+        random = Random(seed)
+        world = halted("ordered", seed, random)
+        job = world.job
+        for _ in range(FRAMES):
+            try:
+                job, _ = advance(job, told(world, random))
+                taken += 1
+            except HandoverError:
+                refused += 1
     assert taken > 100
     assert refused > 100
