@@ -1,5 +1,6 @@
 """A line of what was measured."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -8,8 +9,8 @@ class Figure:
     """A line of figures; `goals` says which of them are met."""
 
     name: str
-    values: dict[str, float]
-    goals: dict[str, bool]
+    values: Mapping[str, float]
+    goals: Mapping[str, bool]
 
     def document(self) -> dict[str, object]:
         return {"name": self.name, **self.values, "met": self.goals}

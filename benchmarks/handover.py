@@ -1,9 +1,9 @@
-"""The protocols of a handover beside each other, under the same seeds: what each costs, how that grows, what it breaks.
+"""The protocols of a handover beside each other, under the same seeds: what each costs, and how that grows.
 
 A line is the mean of many simulated runs. `hops`: streams that a record crosses. `control`: frames that are neither
 records nor credit nor watermarks from a source, of the whole handover. `held, %`: of the records, those that had to
-wait somewhere. Growth is of one rescale by one unit. `broken, %`: runs with a violation; for `icadd`, `unordered, %`
-are those of records out of order, which it does not promise. The last line is one JSON document.
+wait somewhere. Growth is of one rescale by one unit. `icadd` begins without state of half of its vnodes, the others
+with all. The last line is one JSON document.
 
     python benchmarks/handover.py --seeds 1000
 """

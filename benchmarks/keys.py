@@ -209,7 +209,7 @@ def _native(spark: SparkSession, schema: KeySchema, rows: int, repeats: int, goa
     """
     names = [column.name for column in schema.columns]
 
-    @sf.arrow_udf("binary")
+    @sf.arrow_udf("binary")  # type: ignore[attr-defined, untyped-decorator]
     def udf(*arrays: pa.Array) -> pa.Array:
         return arrow.storage_keys(schema, pa.table(dict(zip(names, arrays, strict=True))))
 
@@ -218,7 +218,7 @@ def _native(spark: SparkSession, schema: KeySchema, rows: int, repeats: int, goa
     lengths: set[int] = set()
 
     def summed(key: Column) -> None:
-        lengths.add(frame.agg(sf.sum(sf.octet_length(key))).first()[0])
+        lengths.add(frame.agg(sf.sum(sf.octet_length(key))).collect()[0][0])
 
     ours = Run("ours", lambda: summed(native_key), rows)
     rates = _measured(time.perf_counter, repeats, ours, [Run("arrow udf", lambda: summed(udf(*names)), rows)])

@@ -252,7 +252,7 @@ def _levels() -> Iterator[Figure]:
 
 def _loads(repeats: int) -> Iterator[Figure]:
     for vnode_count, unit_count, budget in LOADED:
-        by_rank = (1.0 + np.arange(vnode_count)) ** -ZIPF_EXPONENT
+        by_rank = np.arange(1, vnode_count + 1, dtype=np.float64) ** -ZIPF_EXPONENT
         scattered = np.random.default_rng(SEED).permutation(by_rank)
         for where, loads in (("scattered", scattered), ("side by side", by_rank)):
             yield _loaded(f"{vnode_count} x {unit_count}, {where}", loads, unit_count, budget, repeats)

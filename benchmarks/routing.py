@@ -3,9 +3,9 @@
 On one core: batches of 10,000 rows sorted by `Ways`, with a settled mapping and in the midst of a handover in which a
 third of the vnodes move and half of the old owners have said Done, beside a loop that asks `route` for each row
 (where it is slower, a loop of fewer rows). "split" copies the rows into shares, too; "table" is what a phase change
-costs. Then frames to bytes and back, beside `pyarrow.ipc` with the same rows and nothing else, and whole batches to
-frames: one for each unit and path, or one for each moved vnode, or one for each vnode. Rates are medians of
-processor time. A figure that has a goal says whether it is met; the last line is one JSON document.
+costs. Then whole batches to frames, one for each vnode, and frames to bytes and back, beside `pyarrow.ipc` with the
+same rows and nothing else. Rates are medians of processor time. A figure that has a goal says whether it is met; the
+last line is one JSON document.
 
     python benchmarks/routing.py --rows 10000 --repeats 7
 """
@@ -26,12 +26,12 @@ import pyarrow as pa
 from benchmarks.figure import Figure
 from dispatcher.handover.message import Batch, Credit, Frame, Path, Records
 from dispatcher.handover.ordered.arrivals import Arrivals
-from dispatcher.handover.ordered.outcome import Here
 from dispatcher.handover.ordered.phase import Given, Phase, Settled
 from dispatcher.handover.ordered.records import route
-from dispatcher.handover.ordered.rules import ALL
+from dispatcher.handover.ordered.rules import Rules
+from dispatcher.handover.outcome import Here
 from dispatcher.handover.version import Rescale, Version
-from dispatcher.handover.ways import Positions, Share, Vnodes, Way, Ways
+from dispatcher.handover.ways import Positions, Vnodes, Way, Ways
 from dispatcher.handover.wire import decode, encode, encode_rows
 
 SEED = 20261122
@@ -67,13 +67,13 @@ def _arguments() -> argparse.Namespace:
 def _figures(row_count: int, repeats: int) -> Iterator[Figure]:
     rows = _rows(row_count)
     for vnode_count, unit_count in SIZES:
-        rescale, phases = _handover(vnode_count, unit_count)
         vnodes = np.random.default_rng(SEED).integers(0, vnode_count, row_count, np.int32)
-        for name, phase in phases.items():
+        for name, phase in _phases(vnode_count, unit_count).items():
             shown = f"{name}, {vnode_count} vnodes, {unit_count} units"
-            yield _routed(shown, GOALS[name], phase, rescale, rows, vnodes, repeats)
+            ways = _ways(phase, vnode_count)
+            yield _routed(shown, GOALS[name], phase, ways, rows, vnodes, repeats)
             if name == "mid-handover":
-                yield _framed(shown, phase, rescale, rows, vnodes, repeats)
+                yield _framed(shown, ways, rows, vnodes, repeats)
     yield _credits(repeats)
     yield _with_rows(rows, repeats)
     yield _with_rows(rows.slice(0, 40), repeats)
@@ -92,7 +92,7 @@ def _rows(count: int) -> pa.RecordBatch:
     )
 
 
-def _handover(vnode_count: int, unit_count: int) -> tuple[Rescale[int], dict[str, Phase[int]]]:
+def _phases(vnode_count: int, unit_count: int) -> dict[str, Phase[int]]:
     source = np.random.default_rng(SEED)
     before = source.integers(0, unit_count, vnode_count)
     moved = source.random(vnode_count) < 1 / 3
@@ -104,28 +104,19 @@ def _handover(vnode_count: int, unit_count: int) -> tuple[Rescale[int], dict[str
     )
     rescale = Rescale.between(old, new)
     done = frozenset(sorted(rescale.receivers)[::2])
-    return rescale, {"settled": Settled(old), "mid-handover": Given(rescale, Arrivals(done=done))}
+    return {"settled": Settled(old), "mid-handover": Given(rescale, Arrivals(done=done))}
 
 
 def _routed(
-    name: str,
-    goal: float,
-    phase: Phase[int],
-    rescale: Rescale[int],
-    rows: pa.RecordBatch,
-    vnodes: Vnodes,
-    repeats: int,
+    name: str, goal: float, phase: Phase[int], ways: Ways, rows: pa.RecordBatch, vnodes: Vnodes, repeats: int
 ) -> Figure:
-    build = partial(_ways, phase, rescale)
-    ways = build()
-    asked = partial(route, Here(0, ALL), phase)
-    apart = _apart(phase, rescale)
+    build = partial(_ways, phase, len(ways.ways))
+    asked = partial(route, Here(0, Rules()), phase)
 
     def loop() -> dict[Way, list[int]]:
         places = defaultdict(list)
         for place, vnode in enumerate(vnodes.tolist()):
-            to, path = asked(vnode)
-            places[Way(to, path, vnode if apart(vnode) else None)].append(place)
+            places[Way(vnode, *asked(vnode))].append(place)
         return places
 
     assert loop() == {share.way: share.positions.tolist() for share in ways.split(rows, vnodes)}
@@ -138,51 +129,27 @@ def _routed(
         "split M rows/s": round(len(vnodes) / splitting / 1e6, 2),
         "loop M rows/s": round(len(vnodes) / looping / 1e6, 2),
         "times the loop": round(looping / sorting),
-        "ways": len(ways.ways),
         "table ms": round(building * 1e3, 3),
     }
     return Figure(name, values, {"M rows/s": rate >= goal})
 
 
-def _ways(phase: Phase[int], rescale: Rescale[int]) -> Ways:
-    asked = partial(route, Here(0, ALL), phase)
-    return Ways.by(asked, len(rescale.base.owners), _apart(phase, rescale))
+def _ways(phase: Phase[int], vnode_count: int) -> Ways:
+    return Ways.by(partial(route, Here(0, Rules()), phase), vnode_count)
 
 
-def _apart(phase: Phase[int], rescale: Rescale[int]) -> Callable[[int], bool]:
-    return rescale.moves if isinstance(phase, Given) else _never
-
-
-def _never(_: int) -> bool:
-    return False
-
-
-def _always(_: int) -> bool:
-    return True
-
-
-def _framed(
-    name: str, phase: Phase[int], rescale: Rescale[int], rows: pa.RecordBatch, vnodes: Vnodes, repeats: int
-) -> Figure:
-    asked = partial(route, Here(0, ALL), phase)
-    works = {
-        apart: partial(_frames, Ways.by(asked, len(rescale.base.owners), told), rows, vnodes)
-        for apart, told in {"none": _never, "moved": rescale.moves, "all": _always}.items()
-    }
-    values: dict[str, float] = {}
-    for (apart, work), seconds in zip(works.items(), _seconds(repeats, *works.values()), strict=True):
-        values[f"{apart} apart: M rows/s"] = round(len(vnodes) / seconds / 1e6, 2)
-        values[f"{apart} apart: frames"] = len(work())
+def _framed(name: str, ways: Ways, rows: pa.RecordBatch, vnodes: Vnodes, repeats: int) -> Figure:
+    work = partial(_frames, ways, rows, vnodes)
+    (seconds,) = _seconds(repeats, work)
+    values = {"M rows/s": round(len(vnodes) / seconds / 1e6, 2), "frames": len(work())}
     return Figure(f"to frames, {name}", values, {})
 
 
 def _frames(ways: Ways, rows: pa.RecordBatch, vnodes: Vnodes) -> list[pa.Buffer]:
-    return [_frame(share) for share in ways.split(rows, vnodes)]
-
-
-def _frame(share: Share) -> pa.Buffer:
-    vnode = -1 if share.way.vnode is None else share.way.vnode
-    return encode_rows(_records(vnode, share.positions, share.rows), share.rows)
+    return [
+        encode_rows(_records(share.way.vnode, share.positions, share.rows), share.rows)
+        for share in ways.split(rows, vnodes)
+    ]
 
 
 def _records(vnode: int, positions: Positions, rows: pa.RecordBatch) -> Frame[int]:
@@ -191,7 +158,7 @@ def _records(vnode: int, positions: Positions, rows: pa.RecordBatch) -> Frame[in
 
 
 def _credits(repeats: int) -> Figure:
-    frame = Frame(4, 8, DIGEST, 1000, Credit(1, Path.ORDINARY, "flights-3", 370_000))
+    frame: Frame[int] = Frame(4, 8, DIGEST, 1000, Credit(1, Path.ORDINARY, "flights-3", 370_000))
     data = encode(frame)
     encoding, decoding = _seconds(repeats, partial(encode, frame), partial(decode, data))
     values = {"encode k/s": round(1e-3 / encoding), "decode k/s": round(1e-3 / decoding), "bytes": len(data)}

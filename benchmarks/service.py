@@ -139,7 +139,7 @@ def _grown(
 
 def _idle_cpu_percent(service: psutil.Process) -> float:
     """Of one core, while nobody asks for anything: what reconciliation costs."""
-    return service.cpu_percent(interval=3)
+    return float(service.cpu_percent(interval=3))
 
 
 def _create(http: httpx.Client, name: str) -> None:

@@ -17,11 +17,11 @@ Positions = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """`vnode` is that of rows that go apart from others, None for the rest together."""
+    """Of one vnode, as a `message.Batch` is of one key."""
 
+    vnode: int
     to: int
     path: Path
-    vnode: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,22 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Of a unit while nothing changes in what `route` says: `ways[of_vnode[v]]` is the way of vnode v. Use `by`."""
+    """Of a unit while nothing changes in what `route` says, one for each vnode, those to one unit side by side.
+
+    `rank_of_vnode[v]` is the place of vnode v among `ways`. Use `by`.
+    """
 
     ways: tuple[Way, ...]
-    of_vnode: npt.NDArray[np.unsignedinteger[Any]]
+    rank_of_vnode: npt.NDArray[np.unsignedinteger[Any]]
 
     @classmethod
-    def by(
-        cls, route: Callable[[int], tuple[int, Path]], vnode_count: int, apart: Callable[[int], bool]
-    ) -> Self:
-        """`apart`: whether the rows of a vnode go by themselves."""
-        numbers: dict[tuple[int, Path, int | None], int] = {}
-        of_vnode = []
-        for vnode in range(vnode_count):
-            way = (*route(vnode), vnode if apart(vnode) else None)
-            of_vnode.append(numbers.setdefault(way, len(numbers)))
-        ways = tuple(Way(to, path, vnode) for to, path, vnode in numbers)
+    def by(cls, route: Callable[[int], tuple[int, Path]], vnode_count: int) -> Self:
+        ways = [Way(vnode, *route(vnode)) for vnode in range(vnode_count)]
+        ways.sort(key=lambda way: (way.to, way.path.value))
         # Of the least width: numpy sorts 8 and 16 bits by counting.
-        return cls(ways, np.array(of_vnode, np.min_scalar_type(len(numbers) - 1)))
+        ranks = np.empty(vnode_count, np.min_scalar_type(vnode_count - 1))
+        ranks[[way.vnode for way in ways]] = np.arange(vnode_count)
+        return cls(tuple(ways), ranks)
 
     def sort(self, vnodes: Vnodes) -> tuple[Positions, list[int]]:
         """The places of rows with these vnodes, one way after the other, and how many go each way.
@@ -61,11 +59,11 @@ class Ways:
         """
         if len(vnodes):
             first, last = int(vnodes.min()), int(vnodes.max())
-            if first < 0 or last >= len(self.of_vnode):
-                raise ForeignVnodes(first=first, last=last, vnode_count=len(self.of_vnode))
-        of_row = self.of_vnode.take(vnodes)
-        counts = np.bincount(of_row, minlength=len(self.ways)).tolist()
-        return of_row.argsort(kind="stable"), counts
+            if first < 0 or last >= len(self.ways):
+                raise ForeignVnodes(first=first, last=last, vnode_count=len(self.ways))
+        ranks = self.rank_of_vnode.take(vnodes)
+        counts = np.bincount(ranks, minlength=len(self.ways)).tolist()
+        return ranks.argsort(kind="stable"), counts
 
     def split(self, rows: pa.RecordBatch, vnodes: Vnodes) -> list[Share]:
         """The rows, each with its vnode, by the ways that any of them go. Raises `ForeignVnodes`."""

@@ -62,6 +62,7 @@ class Run:
             options.vnodes,
             random,
             options.distributors,
+            options.batch_records,
         )
         version = topology.first(options, random)
         simulated = machine(options.protocol, options.variant, **options.parameters)

@@ -17,7 +17,7 @@ Item = tuple[int, int] | int
 class Sources:
     """The source partitions of a job, each a list of records and watermarks; who reads it, and how far it is.
 
-    `distributors`: how many units may read, the first ones; None: all.
+    `distributors`: how many units may read, the first ones; None: all. Batches have up to `batch_records`.
     """
 
     def __init__(
@@ -27,8 +27,10 @@ class Sources:
         vnodes: int,
         random: Random,
         distributors: int | None = None,
+        batch_records: int = 1,
     ) -> None:
         self.names = names
+        self.batch_records = batch_records
         self.distributors = distributors
         self.items: dict[str, list[Item]] = {name: [] for name in names}
         for at in range(records):
@@ -62,7 +64,9 @@ class Sources:
         self.position[source] = at + 1
         match self.items[source][at]:
             case (key, time):
-                return self.reader[source], Read(Batch(key, source, (at,), 1)), time
+                first, count = at * self.batch_records, 1 + at % self.batch_records
+                sequences = tuple(range(first, first + count))
+                return self.reader[source], Read(Batch(key, source, sequences, count)), time
             case int(time):
                 return self.reader[source], Advanced(source, time), time
 

@@ -93,10 +93,9 @@ class World:
         self.credit_bytes = credit_bytes
         self.restart = restart
         self.trace = trace
-        # Ordinary and direct credit of each unit, and one batch that waits for it.
-        self.witness = Witness(
-            dict(version.owners), 2 * credit_bytes + 1, keeps_order=machine.family.keeps_order
-        )
+        # Ordinary and direct credit of each unit, or a batch that is larger, and one that waits for it.
+        bytes_max = 2 * max(credit_bytes, sources.batch_records) + sources.batch_records
+        self.witness = Witness(dict(version.owners), bytes_max, keeps_order=machine.family.keeps_order)
         self.operators = Operators()
         self.units: dict[int, Any] = {}
         self.lanes = Lanes()
