@@ -8,6 +8,7 @@ from typing import Final
 
 from dispatcher.handover.job import (
     DeadlinePassed,
+    JobEvent,
     MoveSource,
     Moving,
     Requested,
@@ -28,6 +29,7 @@ from dispatcher.handover.simulator.world import Tracer, World
 STEPS_MAX: Final = 20_000
 DEADLINES_SHARE: Final = 0.3
 STATELESS_SHARE: Final = 0.5
+ABORTS_SHARE: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Run:
             self.world.begin_without([key for key in version.owners if random.random() < STATELESS_SHARE])
         loads = Random(f"{seed} loads")  # noqa: S311
         self.loads = {vnode: loads.random() for vnode in range(options.vnodes)}
+        self.aborts = Random(f"{seed} aborts")  # noqa: S311
         self.wishes = self._wishes()
         self.steps = 0
 
@@ -108,8 +111,7 @@ class Run:
         while self.wishes and self.wishes[0][0] <= world.sources.read_count:
             self.wishes.pop(0)[1]()
         if world.running and world.deferred:
-            deferred = world.deferred.pop(0)
-            self._rescale() if isinstance(deferred, Requested) else world.tell(deferred)
+            self._ask_anew(world.deferred.pop(0))
         lanes = world.possible()
         if not lanes and self.wishes:
             self.wishes.pop(0)[1]()
@@ -155,6 +157,17 @@ class Run:
             first_units=options.first_units,
         )
         world.tell(Requested(following, Pacing(options.parallel, options.order), self.loads))
+
+    def _ask_anew(self, deferred: JobEvent[int]) -> None:
+        """Where it was busy. Some rescales were aborted meanwhile, and are wanted again."""
+        world = self.world
+        if not isinstance(deferred, Requested):
+            world.tell(deferred)
+        elif self.aborts.random() < ABORTS_SHARE:
+            world.deferred.append(deferred)
+            world.tell(Requested(topology.renumbered(world.version)))
+        else:
+            self._rescale()
 
     def _move_source(self) -> None:
         world = self.world

@@ -4,6 +4,7 @@ from itertools import islice
 
 import pytest
 
+from dispatcher.handover.event import Intent
 from dispatcher.handover.simulator.machine import FAMILIES
 from dispatcher.handover.simulator.run import Tally, run
 from dispatcher.handover.simulator.witness import Kind
@@ -65,3 +66,19 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     assert [run(options(seed), seed) for seed in range(20)] == [
         run(options(seed), seed) for seed in range(20)
     ]
+
+
+@pytest.mark.parametrize("protocol", FAMILIES)
+def test_units_are_renumbered_in_some_of_the_runs(protocol: str) -> None:
+    """Where several rescales are wanted, of which some are aborted."""
+    renumbered = False
+
+    def trace(_: str, what: object) -> None:
+        nonlocal renumbered
+        renumbered |= isinstance(what, Intent) and what.next.number == what.base + 2
+
+    for seed in range(63):
+        assert run(options(seed, protocol=protocol), seed, trace).violation is None
+        if renumbered:
+            return
+    pytest.fail("in none")
