@@ -96,7 +96,7 @@ def _tallied(options: Options, seeds: int) -> tuple[Tally, float]:
 
 
 def _control(tally: Tally) -> int:
-    return sum(count for form, count in tally.words.items() if form not in DATA)
+    return sum(count for form, count in tally.messages.items() if form not in DATA)
 
 
 def _topology(options: Options) -> str:

@@ -29,7 +29,7 @@ from dispatcher.handover.ordered.arrivals import Arrivals
 from dispatcher.handover.ordered.phase import Given, Phase, Settled
 from dispatcher.handover.ordered.records import route
 from dispatcher.handover.ordered.rules import Rules
-from dispatcher.handover.outcome import Here
+from dispatcher.handover.rules import Here
 from dispatcher.handover.version import Rescale, Version
 from dispatcher.handover.ways import Positions, Vnodes, Way, Ways
 from dispatcher.handover.wire import decode, encode, encode_rows

@@ -1,26 +1,30 @@
-"""What a unit knows of the next version: `digest` is what it was told first, by others or by INTENT, or None."""
+"""What a unit knows of the versions that are spoken of: one digest each, whoever says it first."""
+
+from collections.abc import Mapping
 
 from dispatcher.handover.errors import DigestConflict, WrongBase
 from dispatcher.handover.event import Intent
-from dispatcher.handover.outcome import Heard
-from dispatcher.handover.version import K, Rescale, Version
+from dispatcher.handover.version import K, Version
+
+Digests = Mapping[int, str]
+"""By number: of a unit's own version, of the one before, and of the next one, once that is announced."""
 
 
-def announced(digest: str | None, heard: Heard[K]) -> str:
-    """Raises `DigestConflict`."""
-    if digest not in (None, heard.digest):
-        raise DigestConflict(heard.version, known=str(digest), offered=heard.digest)
-    return heard.digest
+def announced(digests: Digests, own: int, number: int, digest: str) -> Digests:
+    """With what a frame or an INTENT says. Raises `DigestConflict`."""
+    known = digests.get(number)
+    if known is None and number > own:
+        return {**digests, number: digest}
+    if known not in (None, digest):
+        raise DigestConflict(number, known=str(known), offered=digest)
+    return digests
 
 
-def intended(
-    unit: int, base: Version[K], intent: Intent[K], digest: str | None, *, paces: bool = True
-) -> Rescale[K]:
-    """Of the rounds of INTENT, where it `paces`. Raises `WrongBase`, `DigestConflict`."""
-    following = intent.next
-    if (intent.base, intent.base_digest) != (base.number, base.digest):
-        own = (base.number, base.digest)
+def intended(unit: int, digests: Digests, base: Version[K], intent: Intent[K]) -> Digests:
+    """Raises `WrongBase`, `DigestConflict`."""
+    own = base.number, base.digest
+    if (intent.base, intent.base_digest) != own:
         raise WrongBase(unit, own=own, base=(intent.base, intent.base_digest))
-    if digest not in (None, following.digest):
-        raise DigestConflict(following.number, known=following.digest, offered=str(digest))
-    return Rescale.between(base, following, intent.rounds if paces else None)
+    following = intent.next
+    announced(digests, base.number, following.number, following.digest)
+    return {base.number: base.digest, following.number: following.digest}

@@ -12,7 +12,6 @@ from dispatcher.handover.effect import Acknowledged, Drained, Installed, Left, R
 from dispatcher.handover.errors import IllegalEvent
 from dispatcher.handover.event import Barrier, Complete, Intent, OpenSource, ReleaseSource, Resume, Round
 from dispatcher.handover.job import (
-    Advance,
     Coordinator,
     DeadlinePassed,
     Defer,
@@ -34,33 +33,38 @@ from dispatcher.handover.job import (
     Snapshotting,
     Start,
     Tell,
+    Transition,
     UnitLost,
 )
 from dispatcher.handover.pacing import Move, rounds
-from dispatcher.handover.version import K, Version
+from dispatcher.handover.version import K, Rescale, Version
 
 
-def advance(job: Coordinator[K], event: JobEvent[K]) -> Advance[K]:
-    """The coordinator after the event, and what it wants done. Raises `IllegalEvent`."""
+def advance(job: Coordinator[K], event: JobEvent[K]) -> Transition[K]:
+    """The coordinator after the event, and what it wants done.
+
+    Raises `NotFollowing` where a version is requested that is not the next one; the job runs on. Raises `IllegalEvent`.
+    """
     match event:
-        case Reported(unit=unit, report=report):
-            return _reported(job, unit, report)
+        case Reported():
+            return _reported(job, event)
         case Requested() | SnapshotDue():
             return _asked(job, event)
         case _ if isinstance(job.phase, Restarting):
             return _while_restarting(job, job.phase, event)
-        case MoveSource(source=source, to=to):
+        case MoveSource(source=source, to=to) if source in job.readers:
             return _move(job, {source: to})
         case UnitLost(unit=unit):
-            return _restart(job, unit)
+            # The end of one that has left looks just like that.
+            return _restart(job, unit) if unit in job.units else (job, ())
         case DeadlinePassed(version=number):
             late = isinstance(job.phase, Moving | Rescaling) and job.phase.next.number == number
             return _restart(job, None) if late else (job, ())
-        case Restarted():
+        case MoveSource() | Restarted():
             raise IllegalEvent(job.phase, event)
 
 
-def _asked(job: Coordinator[K], event: Requested[K] | SnapshotDue) -> Advance[K]:
+def _asked(job: Coordinator[K], event: Requested[K] | SnapshotDue) -> Transition[K]:
     """One thing at a time."""
     match job.phase, event:
         case Running(version=version), Requested():
@@ -75,7 +79,7 @@ def _while_restarting(
     job: Coordinator[K],
     phase: Restarting[K],
     event: MoveSource | UnitLost | DeadlinePassed | Restarted[K],
-) -> Advance[K]:
+) -> Transition[K]:
     """A unit that is lost meanwhile will be missing when its start is waited for."""
     match event:
         case Restarted(execution=execution, version=version, readers=readers) if execution > job.execution:
@@ -91,25 +95,40 @@ def _while_restarting(
             return job, ()
 
 
-def _reported(job: Coordinator[K], unit: int, report: Report[K]) -> Advance[K]:
-    match job.phase, report:
-        case _, Released(source=source):
+def _reported(job: Coordinator[K], event: Reported[K]) -> Transition[K]:
+    unit = event.unit
+    if event.execution < job.execution or isinstance(job.phase, Restarting):
+        return job, ()
+    if event.execution > job.execution:
+        raise IllegalEvent(job.phase, event)
+    match job.phase, event.report:
+        case _, Released(source=source) if source in job.moving and job.readers[source] == unit:
             return _open(job, source)
-        case (Moving(next=following) as phase, Installed(version=number, key=key)) if (
-            number == following.number and key in phase.waiting
+        case (Moving() as phase, Installed(version=number, key=key)) if (
+            number == phase.next.number and key in phase.waiting and phase.next.owners[key] == unit
         ):
             return _installed(job, phase, key)
-        case (Rescaling(next=following) as phase, Acknowledged(version=number)) if number == following.number:
-            return _awaited(job, phase, unit)
-        case (Emptying() as phase, Left()) | (Snapshotting() as phase, Drained()):
+        case (Rescaling() | Emptying() | Snapshotting()) as phase, report if (
+            unit in phase.waiting and report == _awaited_report(phase)
+        ):
             return _awaited(job, phase, unit)
         case _:
-            raise IllegalEvent(job.phase, (unit, report))
+            raise IllegalEvent(job.phase, event)
+
+
+def _awaited_report(phase: Rescaling[K] | Emptying[K] | Snapshotting[K]) -> Report[K]:
+    match phase:
+        case Rescaling(next=following):
+            return Acknowledged(following.number)
+        case Emptying():
+            return Left()
+        case Snapshotting(epoch=epoch):
+            return Drained(epoch)
 
 
 def _awaited(
     job: Coordinator[K], phase: Rescaling[K] | Emptying[K] | Snapshotting[K], unit: int
-) -> Advance[K]:
+) -> Transition[K]:
     """One of those that it waits for has reported; after the last one it goes on."""
     waiting = phase.waiting - {unit}
     if waiting:
@@ -124,20 +143,20 @@ def _awaited(
             return replace(job, phase=Running(version), epoch=epoch), (Seal(epoch), *resumed)
 
 
-def _rescale(job: Coordinator[K], version: Version[K], asked: Requested[K]) -> Advance[K]:
+def _rescale(job: Coordinator[K], version: Version[K], asked: Requested[K]) -> Transition[K]:
     """Streams of new units first, then INTENT to everybody."""
     following = asked.next
-    units = version.units | following.units
+    rescale = Rescale.between(version, following)
     moves = (
-        Move(key, giver, following.owners[key], asked.loads.get(key, 0.0))
+        Move(key, giver, rescale.receiver(key), asked.loads.get(key, 0.0))
         for key, giver in version.owners.items()
-        if giver != following.owners[key]
+        if rescale.moves(key)
     )
     first, *later = rounds(moves, asked.pacing) or ((),)
     numbers = {key: number for number, keys in enumerate((first, *later)) for key in keys} if later else {}
     starts = tuple(Start(unit, version) for unit in sorted(following.units - version.units))
     intent = Intent(version.number, version.digest, following, numbers)
-    intents = tuple(Tell(unit, intent) for unit in sorted(units))
+    intents = tuple(Tell(unit, intent) for unit in sorted(rescale.units))
     return replace(job, phase=_moving(version, following, 0, first, tuple(later))), (*starts, *intents)
 
 
@@ -153,7 +172,7 @@ def _moving(
     return Rescaling(version, following, version.units | following.units)
 
 
-def _installed(job: Coordinator[K], phase: Moving[K], key: K) -> Advance[K]:
+def _installed(job: Coordinator[K], phase: Moving[K], key: K) -> Transition[K]:
     """When all of a round is there, its next one begins at those that give in it."""
     waiting = phase.waiting - {key}
     if waiting:
@@ -165,12 +184,10 @@ def _installed(job: Coordinator[K], phase: Moving[K], key: K) -> Advance[K]:
     return replace(job, phase=following), tuple(Tell(giver, order) for giver in givers)
 
 
-def _complete(job: Coordinator[K], phase: Rescaling[K]) -> Advance[K]:
+def _complete(job: Coordinator[K], phase: Rescaling[K]) -> Transition[K]:
     following = phase.next
     removed = phase.version.units - following.units
-    completes: JobEffects[K] = tuple(
-        Tell(unit, Complete(following.number)) for unit in sorted(phase.version.units | following.units)
-    )
+    completes: JobEffects[K] = tuple(Tell(unit, Complete(following.number)) for unit in sorted(job.units))
     targets = sorted(following.units)
     stranded = sorted(source for source, unit in job.readers.items() if unit in removed)
     job, moves = _move(job, {source: targets[at % len(targets)] for at, source in enumerate(stranded)})
@@ -181,20 +198,20 @@ def _complete(job: Coordinator[K], phase: Rescaling[K]) -> Advance[K]:
     return job, (*effects, *more)
 
 
-def _rescaled(job: Coordinator[K], version: Version[K]) -> Advance[K]:
+def _rescaled(job: Coordinator[K], version: Version[K]) -> Transition[K]:
     """A snapshot at once, so that no restart reads again what was read before the rescale."""
     if job.recoverable:
         return _snapshot(job, version)
     return replace(job, phase=Running(version)), ()
 
 
-def _snapshot(job: Coordinator[K], version: Version[K]) -> Advance[K]:
+def _snapshot(job: Coordinator[K], version: Version[K]) -> Transition[K]:
     epoch = job.epoch + 1
     barriers: JobEffects[K] = tuple(Tell(unit, Barrier(epoch)) for unit in sorted(version.units))
     return replace(job, phase=Snapshotting(version, epoch, version.units)), barriers
 
 
-def _move(job: Coordinator[K], targets: Mapping[str, int]) -> Advance[K]:
+def _move(job: Coordinator[K], targets: Mapping[str, int]) -> Transition[K]:
     """The old reader lets go first; where it is about to, only the target changes."""
     changed = {
         source: to for source, to in targets.items() if source in job.moving or to != job.readers[source]
@@ -205,7 +222,7 @@ def _move(job: Coordinator[K], targets: Mapping[str, int]) -> Advance[K]:
     return replace(job, moving={**job.moving, **changed}), releases
 
 
-def _open(job: Coordinator[K], source: str) -> Advance[K]:
+def _open(job: Coordinator[K], source: str) -> Transition[K]:
     """At the unit that was wanted, or where that is not of the job (any more), at another that will stay."""
     staying = sorted(job.target.units)
     to = job.moving[source]
@@ -215,5 +232,5 @@ def _open(job: Coordinator[K], source: str) -> Advance[K]:
     return replace(job, readers={**job.readers, source: to}, moving=moving), (Tell(to, OpenSource(source)),)
 
 
-def _restart(job: Coordinator[K], lost: int | None) -> Advance[K]:
+def _restart(job: Coordinator[K], lost: int | None) -> Transition[K]:
     return replace(job, phase=Restarting(job.target)), (Restart(job.epoch, lost),)

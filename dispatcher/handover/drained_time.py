@@ -7,9 +7,9 @@ waits for that, its sources are paused.
 from dispatcher.handover.clock import event_time
 from dispatcher.handover.effect import Advance, Effect
 from dispatcher.handover.message import Watermark
-from dispatcher.handover.outcome import Here, Outcomes
+from dispatcher.handover.outcome import Outcomes
 from dispatcher.handover.protocol import Told
-from dispatcher.handover.rules import R
+from dispatcher.handover.rules import Here, R
 from dispatcher.handover.version import K
 
 

@@ -66,15 +66,53 @@ class UnknownVersion(HandoverError):
         )
 
 
+class NotFollowing(HandoverError):
+    """A version that cannot be the next one after another."""
+
+    def __init__(self, base: int, version: int, reason: str) -> None:
+        self.base = base
+        self.version = version
+        self.reason = reason
+        super().__init__(f"version {version} cannot follow version {base}: {reason}")
+
+
+class UnknownKey(HandoverError):
+    """Records of a key that the mapping does not have."""
+
+    def __init__(self, sender: int, key: object, *, version: int) -> None:
+        self.sender = sender
+        self.key = key
+        self.version = version
+        super().__init__(
+            f"unit {sender} sends records of {key}, which version {version} does not have; restart the job from its"
+            " last snapshot"
+        )
+
+
+class CreditUnspent(HandoverError):
+    """More credit comes back than was spent."""
+
+    def __init__(self, account: object, *, spent: int, returned: int) -> None:
+        self.account = account
+        self.spent = spent
+        self.returned = returned
+        super().__init__(
+            f"{returned} bytes of credit come back for {account}, and {spent} are spent; restart the job from its"
+            " last snapshot"
+        )
+
+
 class ChunkMissing(HandoverError):
     """The state of a key does not come whole, and in order."""
 
-    def __init__(self, key: object, *, expected: int, index: int) -> None:
+    def __init__(self, key: object, *, expected: tuple[int, int], found: tuple[int, int]) -> None:
+        """Each is the index of a chunk, and how many there are."""
         self.key = key
         self.expected = expected
-        self.index = index
+        self.found = found
         super().__init__(
-            f"the state of {key} goes on with chunk {index}, not {expected}; restart the job from its last snapshot"
+            f"the state of {key} goes on with chunk {found[0]} of {found[1]}, not {expected[0]} of {expected[1]};"
+            " restart the job from its last snapshot"
         )
 
 
@@ -84,6 +122,14 @@ class BadPacing(HandoverError):
     def __init__(self, parallel: int) -> None:
         self.parallel = parallel
         super().__init__(f"parallel is {parallel}; move at least 1 key at a time, or all")
+
+
+class BadLoad(HandoverError):
+    """The load of a key is no number."""
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+        super().__init__(f"the load of {key} is no number; leave it out, which is 0")
 
 
 class WireError(HandoverError):

@@ -86,10 +86,25 @@ class Coordinator(Generic[K]):
         phase = self.phase
         return phase.next if isinstance(phase, Moving | Rescaling) else phase.version
 
+    @property
+    def units(self) -> frozenset[int]:
+        """That run, or are being started."""
+        match self.phase:
+            case Moving(version=version, next=following) | Rescaling(version=version, next=following):
+                return version.units | following.units
+            case Emptying(version=version, waiting=leaving):
+                return version.units | leaving
+            case _:
+                return self.phase.version.units
+
 
 @dataclass(frozen=True, slots=True)
 class Requested(Generic[K]):
-    """A version with the phase `rescaling` was published. `loads`: of its keys, where the pacing orders by them."""
+    """A version was published: the one after the job's with the phase `rescaling`, or, where that was aborted, the same
+    mapping by a higher number.
+
+    `loads`: of its keys, where the pacing orders by them.
+    """
 
     next: Version[K]
     pacing: Pacing = field(default_factory=Pacing)
@@ -98,8 +113,11 @@ class Requested(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Reported(Generic[K]):
+    """`execution` is the unit's. What is left of an older one says nothing of this one."""
+
     unit: int
     report: Report[K]
+    execution: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +168,7 @@ class Start(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Defer(Generic[K]):
-    """The job is busy; ask again when it runs."""
+    """The job is busy; ask anew when it runs. By then, a request may be aborted, or have another base."""
 
     event: Requested[K] | SnapshotDue
 
@@ -180,4 +198,4 @@ class Settle:
 JobEvent = Requested[K] | Reported[K] | SnapshotDue | MoveSource | UnitLost | DeadlinePassed | Restarted[K]
 JobEffect = Tell[K] | Start[K] | Defer[K] | Seal | Restart | Settle
 JobEffects = tuple[JobEffect[K], ...]
-Advance = tuple[Coordinator[K], JobEffects[K]]
+Transition = tuple[Coordinator[K], JobEffects[K]]

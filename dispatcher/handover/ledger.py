@@ -2,6 +2,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, Self, TypeVar
 
+from dispatcher.handover.errors import CreditUnspent
 from dispatcher.handover.message import Batch, Credit, Path, Watermark
 from dispatcher.handover.version import K
 
@@ -39,6 +40,7 @@ class Ledger(Generic[K]):
         return self._change((to, path), batch.source, batch.size_bytes)
 
     def restore(self, credit: Credit) -> Self:
+        """Raises `CreditUnspent`."""
         return self._change((credit.granter, credit.path), credit.source, -credit.size_bytes)
 
     def _change(self, account: tuple[int, Path], source: str, size_bytes: int) -> Self:
@@ -58,7 +60,8 @@ class Ledger(Generic[K]):
 def _changed(amounts: Mapping[N, int], name: N, by: int) -> dict[N, int]:
     """Without those that are 0."""
     left = amounts.get(name, 0) + by
-    assert left >= 0, (name, by, amounts)
+    if left < 0:
+        raise CreditUnspent(name, spent=left - by, returned=-by)
     changed = {**amounts, name: left}
     if not left:
         del changed[name]

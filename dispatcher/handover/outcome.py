@@ -1,20 +1,10 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic
 
-from dispatcher.handover.clock import Clock, Times
+from dispatcher.handover.clock import Times
 from dispatcher.handover.effect import Acknowledged, Collect, Drop, Install, Installed, Interrogate
 from dispatcher.handover.message import Acquire, Control, Message, Records
-from dispatcher.handover.rules import R
 from dispatcher.handover.version import K
-
-
-@dataclass(frozen=True, slots=True)
-class Here(Generic[R]):
-    """What a unit's rules know of it beside its phase."""
-
-    unit: int
-    rules: R
-    clock: Clock = field(default_factory=Clock)
 
 
 @dataclass(frozen=True, slots=True)

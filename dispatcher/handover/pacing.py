@@ -20,9 +20,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isnan
 from typing import Generic
 
-from dispatcher.handover.errors import BadPacing
+from dispatcher.handover.errors import BadLoad, BadPacing
 from dispatcher.handover.version import K
 
 
@@ -49,12 +50,16 @@ class Pacing:
 
 @dataclass(frozen=True, slots=True)
 class Move(Generic[K]):
-    """Of a key. `load` is in any unit that is the same for all, like records a second."""
+    """Of a key. `load` is in any unit that is the same for all, like records a second. Raises `BadLoad`."""
 
     key: K
     giver: int
     receiver: int
     load: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isnan(self.load):
+            raise BadLoad(self.key)
 
 
 def rounds(moves: Iterable[Move[K]], pacing: Pacing) -> tuple[tuple[K, ...], ...]:

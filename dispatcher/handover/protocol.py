@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 from dispatcher.handover.effect import Effect
 from dispatcher.handover.event import Obeyed
 from dispatcher.handover.message import Acquire, Control, Path, Records, Watermark
-from dispatcher.handover.outcome import Heard, Here, Outcomes
-from dispatcher.handover.rules import Rules
+from dispatcher.handover.outcome import Heard, Outcomes
+from dispatcher.handover.rules import Here, Rules
 from dispatcher.handover.version import K, Version
 
 P = TypeVar("P")

@@ -1,5 +1,7 @@
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from dispatcher.handover.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +17,12 @@ class Rules:
 
 
 R = TypeVar("R", bound=Rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Here(Generic[R]):
+    """What a unit's rules know of it beside its phase."""
+
+    unit: int
+    rules: R
+    clock: Clock = field(default_factory=Clock)

@@ -3,7 +3,9 @@
 from dataclasses import replace
 from typing import Any, Generic
 
+from dispatcher.handover.announcement import announced, intended
 from dispatcher.handover.effect import (
+    Acknowledged,
     Apply,
     Drained,
     Effect,
@@ -16,7 +18,7 @@ from dispatcher.handover.effect import (
     StartSource,
     StopSource,
 )
-from dispatcher.handover.errors import IllegalEvent, UnknownVersion
+from dispatcher.handover.errors import IllegalEvent, UnknownKey, UnknownVersion
 from dispatcher.handover.event import (
     Advanced,
     Barrier,
@@ -66,6 +68,8 @@ def step(unit: Unit[K, P], event: Event[K]) -> tuple[Unit[K, P], tuple[Effect[K]
         turn.links,
         turn.sources,
         turn.told,
+        turn.digests,
+        turn.renumbered,
     )
     return after, tuple(turn.effects)
 
@@ -74,6 +78,7 @@ class _Turn(Generic[K, P]):
     """One step under way: the parts of the unit as they are by now, and the effects so far."""
 
     __slots__ = (
+        "digests",
         "effects",
         "execution",
         "here",
@@ -82,6 +87,7 @@ class _Turn(Generic[K, P]):
         "phase",
         "protocol",
         "read_before",
+        "renumbered",
         "sources",
         "timed",
         "told",
@@ -96,6 +102,8 @@ class _Turn(Generic[K, P]):
         self.links = unit.links
         self.sources = unit.sources
         self.told = unit.told
+        self.digests = unit.digests
+        self.renumbered = unit.renumbered
         self.timed = False
         self.effects: list[Effect[K]] = []
         self.read_before = self._may_read()
@@ -118,7 +126,13 @@ class _Turn(Generic[K, P]):
 
     def _obey(self, order: Interrogated[K] | Collected[K] | Order[K]) -> None:
         match order:
-            case Intent() | Round() | Interrogated() | Collected() | Complete():
+            case Intent():
+                self._upgrade(order)
+            case Complete(version=number) if self._completes(number):
+                self.renumbered = None
+            case Collected(chunks=()):
+                raise IllegalEvent(self.phase, order)
+            case Round() | Interrogated() | Collected() | Complete():
                 self._follow(self.protocol.obey(self.here, self.phase, order))
             case OpenSource(source=source):
                 self.sources = self.sources.opened(source)
@@ -130,6 +144,21 @@ class _Turn(Generic[K, P]):
                 self.sources = self.sources.draining(epoch)
             case Resume():
                 self.sources = self.sources.resumed()
+
+    def _upgrade(self, intent: Intent[K]) -> None:
+        own, following = self.protocol.version_of(self.phase), intent.next
+        self.digests = intended(self.here.unit, self.digests, own, intent)
+        if not following.renumbers(own):
+            self._follow(self.protocol.obey(self.here, self.phase, intent))
+            return
+        if self.renumbered or self.phase != self.protocol.settled(own):
+            raise IllegalEvent(self.phase, intent)
+        self.phase, self.renumbered = self.protocol.settled(following), own
+        self.effects.append(Acknowledged(following.number))
+
+    def _completes(self, number: int) -> bool:
+        """Whether that is what it was renumbered to."""
+        return self.renumbered is not None and number == self.protocol.version_of(self.phase).number
 
     def pump(self) -> None:
         """Rule 9: own records go while there is credit, in their order."""
@@ -181,8 +210,11 @@ class _Turn(Generic[K, P]):
             self.effects.append(Refuse(sender, frame, reason))
             return
         own = self.protocol.version_of(self.phase).number
+        if sender == self.here.unit:
+            raise IllegalEvent(self.phase, frame)
         if frame.version > own + 1:
             raise UnknownVersion(sender, own=own, version=frame.version)
+        self.digests = announced(self.digests, own, frame.version, frame.digest)
         if self.here.rules.one_stream:
             self.links = self.links.received(sender, frame.number)
         self._hear(sender, frame.version, frame.digest, frame.message)
@@ -196,7 +228,10 @@ class _Turn(Generic[K, P]):
                 self.here = replace(self.here, clock=clock)
                 self.timed = True
                 self._do(self.protocol.relays(self.here, self.phase, sender, message))
-            case Records():
+            case Records(batch=batch):
+                own = self.protocol.version_of(self.phase)
+                if batch.key not in own.owners:
+                    raise UnknownKey(sender, batch.key, version=own.number)
                 heard = Heard(sender, version, digest, message)
                 self._follow(self.protocol.take(self.here, self.phase, heard, message))
             case _:
@@ -232,6 +267,7 @@ class _Turn(Generic[K, P]):
         if to == self.here.unit:
             self._hear(to, version.number, version.digest, message)
             return
+        version = self.renumbered or version
         self.links, number = self.links.sent(to)
         frame = Frame(self.execution, version.number, version.digest, number, message)
         self.effects.append(Send(to, frame))

@@ -1,11 +1,12 @@
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
+from dispatcher.handover.announcement import Digests
 from dispatcher.handover.clock import Clock, Times, event_time
 from dispatcher.handover.ledger import CREDIT_BYTES, Ledger
 from dispatcher.handover.links import Links
-from dispatcher.handover.outcome import Here
 from dispatcher.handover.protocol import P, Protocol, Told
+from dispatcher.handover.rules import Here
 from dispatcher.handover.sources import Sources
 from dispatcher.handover.version import K, Version
 
@@ -22,6 +23,9 @@ class Unit(Generic[K, P]):
     links: Links = field(default_factory=Links)
     sources: Sources = field(default_factory=Sources)
     told: Told = field(default_factory=dict)
+    digests: Digests = field(default_factory=dict)
+    renumbered: Version[K] | None = None
+    """The version that its frames name until COMPLETE: by the new number, others may not know it yet."""
 
 
 def started(
@@ -40,4 +44,6 @@ def started(
     here = Here(unit, protocol.rules, Clock(times or {}))
     time = event_time(here.clock.floor)
     told: Told = {} if time is None else {None: time}
-    return Unit(protocol, here, execution, protocol.settled(version), Ledger(credit_bytes), told=told)
+    digests = {version.number: version.digest}
+    phase = protocol.settled(version)
+    return Unit(protocol, here, execution, phase, Ledger(credit_bytes), told=told, digests=digests)

@@ -3,6 +3,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Self, TypeVar
 
+from dispatcher.handover.errors import NotFollowing
+
 K = TypeVar("K", bound=Hashable)
 """What is moved: a vnode's number, or a key in the seeds' examples."""
 
@@ -15,6 +17,10 @@ class Version(Generic[K]):
     digest: str
     owners: Mapping[K, int]
     units: frozenset[int]
+
+    def renumbers(self, base: "Version[K]") -> bool:
+        """Whether it is `base` by a higher number, one between having been aborted."""
+        return self.number > base.number + 1 and (self.owners, self.units) == (base.owners, base.units)
 
     @cached_property
     def owning(self) -> frozenset[int]:
@@ -37,12 +43,15 @@ class Rescale(Generic[K]):
 
     @classmethod
     def between(cls, base: Version[K], following: Version[K], rounds: Mapping[K, int] | None = None) -> Self:
+        """Raises `NotFollowing`."""
+        rounds = rounds or {}
+        if unfit := _unfit(base, following, rounds):
+            raise NotFollowing(base.number, following.number, unfit)
         receivers: dict[int, frozenset[int]] = {}
         for key, giver in base.owners.items():
             receiver = following.owners[key]
             if receiver != giver:
                 receivers[giver] = receivers.get(giver, frozenset()) | {receiver}
-        rounds = rounds or {}
         units = base.units | following.units
         return cls(base, following, units, receivers, rounds, max(rounds.values(), default=0))
 
@@ -67,3 +76,16 @@ class Rescale(Generic[K]):
 
     def removes(self, unit: int) -> bool:
         return unit not in self.next.units
+
+
+def _unfit(base: Version[K], following: Version[K], rounds: Mapping[K, int]) -> str | None:
+    """Why it cannot follow."""
+    if following.number <= base.number:
+        return "it is no newer; read the newest version"
+    if following.owners.keys() != base.owners.keys() or not rounds.keys() <= base.owners.keys():
+        return "it has other keys; the versions of a fragment all have the same"
+    if not following.owning <= following.units:
+        return f"units {sorted(following.owning - following.units)} own keys, and are not of it"
+    if following.number > base.number + 1 and not following.renumbers(base):
+        return f"there is one between; read version {base.number + 1}, or what it was aborted for"
+    return None

@@ -11,12 +11,11 @@ from dispatcher.handover.version import K
 class Arrivals(Generic[K]):
     """What has come to a unit of a rescale, whether it is upgraded or not.
 
-    `digest`: of the version under way, once known. `asked`: the distributors whose SHUTDOWN or SCALEUP has come.
+    `asked`: the distributors whose SHUTDOWN or SCALEUP has come.
     `done`: those that have sent all their copies. `chunks`: of each one's copies that are not whole yet.
     `received`: the keys whose state is here.
     """
 
-    digest: str | None = None
     asked: frozenset[int] = frozenset()
     done: frozenset[int] = frozenset()
     chunks: Mapping[int, Chunks[K]] = field(default_factory=dict)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from dispatcher.handover.announcement import announced, intended
 from dispatcher.handover.controller.arrivals import Arrivals
 from dispatcher.handover.controller.event_time import time_so_far
 from dispatcher.handover.controller.node import asked, finished, interrogated, stated
@@ -18,6 +17,7 @@ from dispatcher.handover.controller.phase import (
 )
 from dispatcher.handover.controller.records import switched
 from dispatcher.handover.controller.rules import Here, distributors, nodes
+from dispatcher.handover.controller.standing import had_part, has_part, may_say
 from dispatcher.handover.controller.steering import asking, redistributed, with_sets
 from dispatcher.handover.effect import Acknowledged as Acknowledgement
 from dispatcher.handover.effect import Install
@@ -35,7 +35,7 @@ from dispatcher.handover.message import (
 )
 from dispatcher.handover.outcome import Heard, Outcomes, Retell
 from dispatcher.handover.phase import Leaving
-from dispatcher.handover.version import K
+from dispatcher.handover.version import K, Rescale
 
 
 def obey(here: Here, phase: Phase[K], event: Obeyed[K]) -> Transition[K]:
@@ -64,6 +64,8 @@ def hear(here: Here, phase: Phase[K], heard: Heard[K], message: Acquire[K] | Con
         case Settled() | Acknowledged() if heard.version == version_of(phase).number + 1:
             if not here.rules.hears_early:
                 return phase, ()
+            if not may_say(here, version_of(phase), phase.arrivals, heard.sender, message):
+                raise IllegalEvent(phase, heard)
             arrivals, outcomes = _arrived(here, phase.arrivals, heard, message)
             return replace(phase, arrivals=arrivals), outcomes
         case Moving() if heard.version == phase.rescale.next.number:
@@ -75,6 +77,8 @@ def hear(here: Here, phase: Phase[K], heard: Heard[K], message: Acquire[K] | Con
 def _stepped(
     here: Here, phase: Moving[K], heard: Heard[K], message: Acquire[K] | Control
 ) -> tuple[Moving[K], Outcomes[K]]:
+    if not has_part(here, phase, heard.sender, message):
+        raise IllegalEvent(phase, heard)
     match message:
         case Sets():
             return with_sets(here, phase, heard.sender, message)
@@ -91,8 +95,7 @@ def _stepped(
 def _arrived(
     here: Here, arrivals: Arrivals[K], heard: Heard[K], message: Acquire[K] | Control
 ) -> tuple[Arrivals[K], Outcomes[K]]:
-    """What may come before INTENT. Raises `DigestConflict`."""
-    arrivals = replace(arrivals, digest=announced(arrivals.digest, heard))
+    """What may come before INTENT."""
     match message:
         case Shutdown() | Scaleup():
             return arrivals.with_asked(heard.sender), ()
@@ -109,9 +112,11 @@ def _arrived(
 
 
 def _upgraded(here: Here, phase: Settled[K], intent: Intent[K]) -> Transition[K]:
-    rescale = intended(here.unit, phase.version, intent, phase.arrivals.digest)
+    rescale = Rescale.between(phase.version, intent.next)
+    if not had_part(here, rescale, phase.arrivals):
+        raise IllegalEvent(phase, intent)
     node = Asked() if here.unit in nodes(rescale) else Given()
-    moving: Moving[K] = Moving(rescale, replace(phase.arrivals, digest=rescale.next.digest), node)
+    moving: Moving[K] = Moving(rescale, phase.arrivals, node)
     moving, outcomes = asked(here, moving)
     outcomes = (*time_so_far(here, rescale), *outcomes, *asking(here, rescale))
     return _acknowledged(here, moving, outcomes)

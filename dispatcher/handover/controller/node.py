@@ -56,7 +56,7 @@ def _listed(here: Here, phase: Moving[K], answer: Interrogated[K]) -> Stepped[K]
 def finished(here: Here, phase: Moving[K], distributor: int, final: Final[K]) -> Stepped[K]:
     """Step 5, with FINAL of every distributor."""
     node = phase.node
-    if not isinstance(node, Holding) or node.keys != final.keys:
+    if not isinstance(node, Holding) or node.keys != final.keys or distributor in node.finals:
         raise IllegalEvent(node, final)
     finals = node.finals | {distributor}
     if finals != distributors(here, phase.rescale):

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from dispatcher.handover import outcome, rules
+from dispatcher.handover import rules
 from dispatcher.handover.version import K, Rescale
 
 
@@ -34,7 +34,7 @@ class Rules(rules.Rules):
     """i: a key whose state has ended since the sets is named, too."""
 
 
-Here = outcome.Here[Rules]
+Here = rules.Here[Rules]
 
 
 def distributors(here: Here, rescale: Rescale[K]) -> frozenset[int]:

@@ -1,8 +1,7 @@
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Self
 
-from dispatcher.handover.chunks import joined
+from dispatcher.handover.chunks import Chunks, joined
 from dispatcher.handover.message import Acquire
 from dispatcher.handover.version import K
 
@@ -11,19 +10,20 @@ from dispatcher.handover.version import K
 class Arrivals(Generic[K]):
     """What has come to a unit of a handover, in whichever phase.
 
-    `digest`: of the version under way, once known. `chunks`: of the keys whose state is not whole yet. `finished`: who
-    has said Done. `flushes`: whose FLUSH has come.
+    `chunks`: of the keys whose state is not whole yet. `received`: the keys whose state has come. `finished`: who has
+    said Done. `flushes`: whose FLUSH has come.
     """
 
-    digest: str | None = None
-    chunks: Mapping[K, tuple[bytes, ...]] = field(default_factory=dict)
+    chunks: Chunks[K] = field(default_factory=dict)
+    received: frozenset[K] = frozenset()
     finished: frozenset[int] = frozenset()
     flushes: frozenset[int] = frozenset()
 
     def with_chunk(self, acquire: Acquire[K]) -> tuple[Self, tuple[bytes, ...] | None]:
         """And all chunks, where this was the last. Raises `ChunkMissing`."""
         chunks, whole = joined(self.chunks, acquire)
-        return replace(self, chunks=chunks), whole
+        received = self.received if whole is None else self.received | {acquire.key}
+        return replace(self, chunks=chunks, received=received), whole
 
     def with_done(self, unit: int) -> Self:
         return replace(self, finished=self.finished | {unit})

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from dispatcher.handover.announcement import announced, intended
 from dispatcher.handover.effect import Acknowledged as Acknowledgement
 from dispatcher.handover.effect import Collect, Drop, Install, Interrogate
 from dispatcher.handover.errors import IllegalEvent
@@ -20,6 +19,7 @@ from dispatcher.handover.icadd.phase import (
     version_of,
 )
 from dispatcher.handover.icadd.rules import Here
+from dispatcher.handover.icadd.standing import is_due, were_due
 from dispatcher.handover.message import Acquire, Control, Done, Flush, Watermark
 from dispatcher.handover.outcome import Heard, Outcomes, Post, Retell
 from dispatcher.handover.phase import Leaving
@@ -49,6 +49,8 @@ def obey(here: Here, phase: Phase[K], event: Obeyed[K]) -> Transition[K]:
 
 def hear(here: Here, phase: Phase[K], heard: Heard[K], message: Acquire[K] | Control) -> Transition[K]:
     """A word of another unit about the handover, for which this one may not be upgraded."""
+    if not is_due(here, phase, heard, message):
+        raise IllegalEvent(phase, heard)
     match phase:
         case Settled() | Interrogating() | Acknowledged() if heard.version == version_of(phase).number + 1:
             arrivals, outcomes = _arrived(phase.arrivals, heard, message)
@@ -66,7 +68,6 @@ def hear(here: Here, phase: Phase[K], heard: Heard[K], message: Acquire[K] | Con
 def _arrived(
     arrivals: Arrivals[K], heard: Heard[K], message: Acquire[K] | Control
 ) -> tuple[Arrivals[K], Outcomes[K]]:
-    arrivals = replace(arrivals, digest=announced(arrivals.digest, heard))
     match message:
         case Acquire(key=key):
             arrivals, whole = arrivals.with_chunk(message)
@@ -80,8 +81,9 @@ def _arrived(
 
 
 def _begun(here: Here, phase: Settled[K], intent: Intent[K]) -> Transition[K]:
-    rescale = intended(here.unit, phase.version, intent, phase.arrivals.digest)
-    arrivals = replace(phase.arrivals, digest=intent.next.digest)
+    rescale, arrivals = Rescale.between(phase.version, intent.next), phase.arrivals
+    if not were_due(here, rescale, arrivals):
+        raise IllegalEvent(phase, intent)
     if here.unit in rescale.base.units:
         return Interrogating(rescale, arrivals), (Interrogate(), *_time_told(here, rescale))
     # Mend G: it goes by the rules of Collection, with nothing to give.

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from dispatcher.handover import outcome, rules
+from dispatcher.handover import rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +23,4 @@ class Rules(rules.Rules):
     """And the one more: a unit acknowledges when nothing of the old rules can come."""
 
 
-Here = outcome.Here[Rules]
+Here = rules.Here[Rules]

@@ -2,7 +2,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Self
 
-from dispatcher.handover.chunks import joined
+from dispatcher.handover.chunks import Chunks, joined
 from dispatcher.handover.clock import Times, later
 from dispatcher.handover.message import Acquire, Records
 from dispatcher.handover.version import K
@@ -12,14 +12,13 @@ from dispatcher.handover.version import K
 class Arrivals(Generic[K]):
     """What has come to a unit of a handover, whether it is upgraded or not (rule 6).
 
-    `digest`: of the version under way, once known. `chunks`: of the keys whose state is not whole yet. `done`: the
+    `chunks`: of the keys whose state is not whole yet. `done`: the
     givers that have given everything. `flushes`: whose FLUSH has come. `flushed`: each (origin, giver) whose FLUSHED
     has. `buffered`: direct batches by (origin, giver), in order, until that FLUSHED (rule 5). `received`: the keys
     whose state each giver has given. `times`: what each giver has said of their event time.
     """
 
-    digest: str | None = None
-    chunks: Mapping[K, tuple[bytes, ...]] = field(default_factory=dict)
+    chunks: Chunks[K] = field(default_factory=dict)
     done: frozenset[int] = frozenset()
     flushes: frozenset[int] = frozenset()
     flushed: frozenset[tuple[int, int]] = frozenset()

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from dispatcher.handover.announcement import announced, intended
 from dispatcher.handover.effect import Acknowledged as Acknowledgement
 from dispatcher.handover.effect import Collect, Drop, Install, Installed
 from dispatcher.handover.errors import IllegalEvent
@@ -21,6 +20,7 @@ from dispatcher.handover.ordered.phase import (
 )
 from dispatcher.handover.ordered.records import forward
 from dispatcher.handover.ordered.rules import Here
+from dispatcher.handover.ordered.standing import has_part, have_part, may_say
 from dispatcher.handover.outcome import Heard, Merge, Outcomes, Post, Retell, Take
 from dispatcher.handover.phase import Leaving
 from dispatcher.handover.version import K, Rescale
@@ -55,19 +55,20 @@ def hear(here: Here, phase: Phase[K], heard: Heard[K], message: Acquire[K] | Con
         case Settled() | Acknowledged() if heard.version == version_of(phase).number + 1:
             if not here.rules.hears_early:
                 return phase, ()
-            arrivals, outcomes = _arrived(_announced(phase.arrivals, heard), heard.sender, message)
+            if not may_say(version_of(phase), phase.arrivals, heard.sender, message):
+                raise IllegalEvent(phase, heard)
+            arrivals, outcomes = _arrived(phase.arrivals, heard.sender, message)
             return replace(phase, arrivals=arrivals), outcomes
         case Giving() | Given() if heard.version == phase.rescale.next.number:
-            arrivals, outcomes = _arrived(_announced(phase.arrivals, heard), heard.sender, message)
+            rescale, arrivals, sender = phase.rescale, phase.arrivals, heard.sender
+            known = may_say(rescale.base, arrivals, sender, message)
+            if not known or not has_part(here.unit, rescale, arrivals, sender, message):
+                raise IllegalEvent(phase, heard)
+            arrivals, outcomes = _arrived(arrivals, sender, message)
             following, more = _answered(here, replace(phase, arrivals=arrivals), heard.sender, message)
             return following, outcomes + more
         case _:
             raise IllegalEvent(phase, heard)
-
-
-def _announced(arrivals: Arrivals[K], heard: Heard[K]) -> Arrivals[K]:
-    """Raises `DigestConflict`."""
-    return replace(arrivals, digest=announced(arrivals.digest, heard))
 
 
 def _arrived(
@@ -111,8 +112,10 @@ def _answered(
 
 
 def _upgraded(here: Here, phase: Settled[K], intent: Intent[K]) -> Transition[K]:
-    rescale = intended(here.unit, phase.version, intent, phase.arrivals.digest, paces=here.rules.paces)
-    arrivals = replace(phase.arrivals, digest=intent.next.digest)
+    rescale = Rescale.between(phase.version, intent.next, intent.rounds if here.rules.paces else {})
+    arrivals = phase.arrivals
+    if not have_part(here.unit, rescale, arrivals):
+        raise IllegalEvent(phase, intent)
     # Rule 4, for the givers whose Done came first.
     to_flush = arrivals.done if here.rules.flushes_last else rescale.receivers
     flushes: Outcomes[K] = tuple(Post(giver, Flush()) for giver in sorted(to_flush))
@@ -198,5 +201,6 @@ def _nothing_left(here: Here, phase: Given[K]) -> bool:
     return (
         arrivals.done == rescale.receivers.keys()
         and (here.unit not in rescale.receivers or arrivals.flushes == rescale.units)
+        # Nobody else is heard: `standing`.
         and len(arrivals.flushed) == len(rescale.units) * len(rescale.givers_to(here.unit))
     )

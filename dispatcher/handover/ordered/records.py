@@ -44,13 +44,13 @@ def take(here: Here, phase: Phase[K], heard: Heard[K], records: Records[K]) -> T
             if own.owners[key] == here.unit:
                 return phase, (Take(records),)
             if heard.version > own.number:
-                return _to_new_owner(here, phase, heard.sender, records, own.owners[key])
+                return _to_new_owner(here, phase, heard, records, own.owners[key])
         case Giving(rescale=rescale) | Given(rescale=rescale):
             if rescale.receiver(key) == here.unit:
                 # Rule 1.
                 if not rescale.moves(key):
                     return phase, (Take(records),)
-                return _to_new_owner(here, phase, heard.sender, records, rescale.giver(key))
+                return _to_new_owner(here, phase, heard, records, rescale.giver(key))
             if rescale.giver(key) == here.unit:
                 return _to_old_owner(here, phase, records)
     raise IllegalEvent(phase, heard)
@@ -79,11 +79,13 @@ def forward(phase: Giving[K] | Given[K], records: Records[K]) -> Post[K]:
 def _to_new_owner(
     here: Here,
     phase: Settled[K] | Acknowledged[K] | Giving[K] | Given[K],
-    sender: int,
+    heard: Heard[K],
     records: Records[K],
     giver: int,
 ) -> Transition[K]:
-    rules = here.rules
+    rules, sender = here.rules, heard.sender
+    if sender == giver and records.batch.key not in phase.arrivals.received.get(giver, ()):
+        raise IllegalEvent(phase, heard)
     # Rule 5: applied if it came from the old owner, or when nothing older of its origin can follow.
     ordered = sender == giver or (records.origin, giver) in phase.arrivals.flushed
     own, early = sender == here.unit, isinstance(phase, Settled | Acknowledged)

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from dispatcher.handover import outcome, rules
+from dispatcher.handover import rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +31,4 @@ class Rules(rules.Rules):
     """A key is given when its round is called."""
 
 
-Here = outcome.Here[Rules]
+Here = rules.Here[Rules]

@@ -41,6 +41,6 @@ class Lanes:
             del self.queues[lane]
         return thing
 
-    def keep(self, kind: str) -> None:
-        """The lanes of this kind alone."""
-        self.queues = {lane: queue for lane, queue in self.queues.items() if lane[0] == kind}
+    def keep(self, *kinds: str) -> None:
+        """The lanes of these kinds alone."""
+        self.queues = {lane: queue for lane, queue in self.queues.items() if lane[0] in kinds}

@@ -23,10 +23,10 @@ class Options:
     """What all runs of a simulation have in common.
 
     The first rescale goes from `units_before` to `units_after` units. `credit_frames`: of each unit to each, for
-    ordinary batches and again for direct ones. `overlap`: more rescales, asked for while others are under way.
-    `moving_sources`: source partitions change their unit at any time. `crash`: units are lost and deadlines pass.
-    A batch has up to `batch_records`, and is as large. Of `ordered` alone: `parallel` and, with it, `order`, as in
-    `Pacing`, with loads that are drawn.
+    ordinary batches and again for direct ones. `overlap`: more rescales, asked for while others are under way, and some
+    of those aborted. `moving_sources`: source partitions change their unit at any time. `crash`: units are lost and
+    deadlines pass. A batch has up to `batch_records`, and is as large. Of `ordered` alone: `parallel` and, with it,
+    `order`, as in `Pacing`, with loads that are drawn.
 
     Of `controller` alone: `distributors`, how many units have sources (None: all); they stay, and are the first.
     `operators` of each unit, one behind the other: each vnode's state is with some of them, and may end. `keys_at_once`

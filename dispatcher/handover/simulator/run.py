@@ -8,6 +8,7 @@ from typing import Final
 
 from dispatcher.handover.job import (
     DeadlinePassed,
+    JobEvent,
     MoveSource,
     Moving,
     Requested,
@@ -28,11 +29,12 @@ from dispatcher.handover.simulator.world import Tracer, World
 STEPS_MAX: Final = 20_000
 DEADLINES_SHARE: Final = 0.3
 STATELESS_SHARE: Final = 0.5
+ABORTS_SHARE: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run. `hops` are those of each record, `held` is how many had to wait; `words`: messages, by form.
+    """Of one run. `hops` are those of each record, `held` is how many had to wait; `messages`: by form.
 
     `overtaking`: the records that were applied before an older one, where no order is promised.
     """
@@ -41,7 +43,7 @@ class Outcome:
     steps: int
     hops: tuple[int, ...]
     held: int
-    words: Mapping[type, int]
+    messages: Mapping[type, int]
     overtaking: int
     violation: Violation | None = None
 
@@ -80,6 +82,7 @@ class Run:
             self.world.begin_without([key for key in version.owners if random.random() < STATELESS_SHARE])
         loads = Random(f"{seed} loads")  # noqa: S311
         self.loads = {vnode: loads.random() for vnode in range(options.vnodes)}
+        self.aborts = Random(f"{seed} aborts")  # noqa: S311
         self.wishes = self._wishes()
         self.steps = 0
 
@@ -97,7 +100,7 @@ class Run:
             self.steps,
             tuple(witness.hops.values()),
             len(witness.held),
-            self.world.words,
+            self.world.messages,
             witness.overtaking,
             violation,
         )
@@ -108,8 +111,7 @@ class Run:
         while self.wishes and self.wishes[0][0] <= world.sources.read_count:
             self.wishes.pop(0)[1]()
         if world.running and world.deferred:
-            deferred = world.deferred.pop(0)
-            self._rescale() if isinstance(deferred, Requested) else world.tell(deferred)
+            self._ask_anew(world.deferred.pop(0))
         lanes = world.possible()
         if not lanes and self.wishes:
             self.wishes.pop(0)[1]()
@@ -156,6 +158,17 @@ class Run:
         )
         world.tell(Requested(following, Pacing(options.parallel, options.order), self.loads))
 
+    def _ask_anew(self, deferred: JobEvent[int]) -> None:
+        """Where it was busy. Some rescales were aborted meanwhile, and are wanted again."""
+        world = self.world
+        if not isinstance(deferred, Requested):
+            world.tell(deferred)
+        elif self.aborts.random() < ABORTS_SHARE:
+            world.deferred.append(deferred)
+            world.tell(Requested(topology.renumbered(world.version)))
+        else:
+            self._rescale()
+
     def _move_source(self) -> None:
         world = self.world
         world.tell(
@@ -197,7 +210,7 @@ class Tally:
     failed_seeds: list[int] = field(default_factory=list)
     hops: Counter[int] = field(default_factory=Counter)
     held: int = 0
-    words: Counter[type] = field(default_factory=Counter)
+    messages: Counter[type] = field(default_factory=Counter)
     disordered: int = 0
     overtaking: int = 0
 
@@ -206,7 +219,7 @@ class Tally:
         self.steps += outcome.steps
         self.hops.update(outcome.hops)
         self.held += outcome.held
-        self.words.update(outcome.words)
+        self.messages.update(outcome.messages)
         self.disordered += outcome.overtaking > 0
         self.overtaking += outcome.overtaking
         if outcome.violation:

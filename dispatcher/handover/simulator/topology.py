@@ -40,6 +40,11 @@ def following(
     return version(number, owners, frozenset(units))
 
 
+def renumbered(base: VnodeVersion) -> VnodeVersion:
+    """What is published when the version after `base` is aborted."""
+    return version(base.number + 2, dict(base.owners), base.units)
+
+
 def without(
     base: VnodeVersion, number: int, lost: int | None, random: Random, *, first_units: int = 0
 ) -> VnodeVersion:
@@ -52,7 +57,8 @@ def without(
 
 
 def version(number: int, owners: dict[int, int], units: frozenset[int]) -> VnodeVersion:
-    return Version(number, ".".join(map(str, owners.values())), owners, units)
+    digest = ".".join(map(str, owners.values()))
+    return Version(number, f"{number}: {digest}", owners, units)
 
 
 def _units(before: frozenset[int], unit_count: int, first_units: int, random: Random) -> list[int]:

@@ -75,7 +75,7 @@ Tracer = Callable[[str, object], None]
 
 
 class World:
-    """`restart` makes the mapping after a loss; `trace` is told all that happens. `words`: messages sent, by form."""
+    """`restart` makes the mapping after a loss; `trace` is told all that happens. `messages`: those sent, by form."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class World:
         self.operators = Operators()
         self.units: dict[int, Any] = {}
         self.lanes = Lanes()
-        self.words: Counter[type] = Counter()
+        self.messages: Counter[type] = Counter()
         self.deferred: list[JobEvent[int]] = []
         self.sealed = (self.witness.seals(), sources.positions())
         readers = sources.readers(version.units)
@@ -132,8 +132,8 @@ class World:
                 self._deliver(sender, to, self.lanes.next(lane))
             case (str(kind), unit) if kind == ORDERS:
                 self._step(unit, self.lanes.next(lane))
-            case (str(kind), unit) if kind == REPORTS:
-                self.tell(Reported(unit, self.lanes.next(lane)))
+            case (str(kind), _) if kind == REPORTS:
+                self.tell(self.lanes.next(lane))
             case (str(kind), unit) if kind == INTERROGATION:
                 self._interrogate(unit, self.lanes.next(lane))
             case (str(kind), _, unit) if kind == STATE:
@@ -210,7 +210,7 @@ class World:
             case Send(to=to, frame=frame):
                 if isinstance(frame.message, Records):
                     self.witness.leaves(unit, frame.message.batch)
-                self.words[type(frame.message)] += 1
+                self.messages[type(frame.message)] += 1
                 self.lanes.put((STREAM, unit, to, *self._connection(unit, frame)), frame)
             case Apply(batch=batch):
                 self.witness.applies(unit, batch)
@@ -268,7 +268,7 @@ class World:
         if isinstance(report, Left):
             self.witness.departs(unit)
             del self.units[unit]
-        self.lanes.put((REPORTS, unit), report)
+        self.lanes.put((REPORTS, unit), Reported(unit, report, self.job.execution))
 
     def _do_for_job(self, effect: JobEffect[int]) -> None:
         match effect:
@@ -287,8 +287,8 @@ class World:
                 pass
 
     def _restart(self, lost: int | None) -> None:
-        """All units anew. Frames of the old execution still arrive; orders and reports end with their units."""
-        self.lanes.keep(STREAM)
+        """All units anew. Frames and reports of the old execution still arrive; orders end with their units."""
+        self.lanes.keep(STREAM, REPORTS)
         version = self.restart(self.version, lost)
         sighting, positions = self.sealed
         self.witness.restarts(sighting, dict(version.owners))

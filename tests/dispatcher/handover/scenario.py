@@ -6,9 +6,9 @@ sources), `at_once=2`, `operators=a,b/b,c` (the keys of each). Then, each for on
 record of event time 7, or 0 if that is left out, at the partition's unit), `time p0 7` (its watermark), `deliver 0 1`
 (the next frame of a stream; `deliver 0 1 state` of one of several), `order 1` (the next of the coordinator's to a
 unit), `report 1`, `operators 0` (are asked for their keys; then the unit is told), `state a 0` (is cut out at unit 0).
-`rescale 0 1 2: a=2 b=1`, which may have `parallel=1` before the colon, `move p0 1`, `snapshot`, `lost 1`, `late` are
-asked of the coordinator. `flow` is all that can happen, in a fixed order, but for what is named behind it. `end`:
-nothing is missing. A scenario may have several jobs.
+`rescale 0 1 2: a=2 b=1`, which may have `parallel=1` before the colon, `renumber` (what is published after an abort),
+`move p0 1`, `snapshot`, `lost 1`, `late` are asked of the coordinator. `flow` is all that can happen, in a fixed order,
+but for what is named behind it. `end`: nothing is missing. A scenario may have several jobs.
 """
 
 from collections.abc import Iterator
@@ -88,6 +88,10 @@ class Scenario:
         pacing = Pacing(int(options["parallel"])) if options else Pacing()
         number = self.world.version.number + 1
         self.world.tell(Requested(_version(number, units, owners), pacing))
+
+    def _renumber(self) -> None:
+        version = self.world.version
+        self.world.tell(Requested(_version(version.number + 2, version.units, version.owners)))
 
     def _without(self, version: Version[str], lost: int | None) -> Version[str]:
         units = version.units - {lost}

@@ -10,7 +10,18 @@ from dispatcher.handover.controller.chain import Package
 from dispatcher.handover.controller.protocol import controller
 from dispatcher.handover.errors import IllegalEvent
 from dispatcher.handover.event import Intent, Received
-from dispatcher.handover.message import Final, Flush, Frame, Message, Redistribute, Sets, Shutdown
+from dispatcher.handover.message import (
+    Acquire,
+    Done,
+    Final,
+    Flush,
+    Frame,
+    Message,
+    Redistribute,
+    Scaleup,
+    Sets,
+    Shutdown,
+)
 from dispatcher.handover.ordered.protocol import ordered
 from dispatcher.handover.simulator.machine import FAMILIES
 from dispatcher.handover.simulator.options import Options
@@ -133,3 +144,30 @@ def test_a_word_out_of_its_turn_is_an_error(message: Message[str]) -> None:
 def test_another_protocol_has_no_rule_for_its_words() -> None:
     with pytest.raises(IllegalEvent):
         step(started(ordered(), 0, 3, OLD), Received(1, Frame(3, 8, "eight", 0, Shutdown())))
+
+
+@pytest.mark.parametrize("message", [Shutdown(), Scaleup(), Done(), Acquire("a", 0, 1, b"x")])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_unit_that_is_no_distributor_has_no_part(number: int, message: Message[str]) -> None:
+    unit, intent = started(controller(), number, 3, OLD), Intent(7, "seven", NEW)
+    stranger = Received(77, Frame(3, 8, "eight", 0, message))
+    with pytest.raises(IllegalEvent):
+        step(step(unit, stranger)[0], intent)
+    with pytest.raises(IllegalEvent):
+        step(step(unit, intent)[0], stranger)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        Sets(frozenset({"b"}), ("a",)),  # It stays.
+        Sets(frozenset({"a"}), ("a",)),
+        Sets(frozenset(), ("c",)),
+    ],
+)
+def test_sets_are_of_keys_that_the_node_gives(sets: Sets[str]) -> None:
+    upgraded, _ = step(started(controller(), 1, 3, OLD), Intent(7, "seven", NEW))
+    with pytest.raises(IllegalEvent):
+        step(upgraded, Received(0, Frame(3, 8, "eight", 0, sets)))
+    good = Frame(3, 8, "eight", 0, Sets(frozenset(), ("a",)))
+    assert step(upgraded, Received(0, good))[1]

@@ -1,17 +1,19 @@
 """One thing at a time, and a restart from whatever goes wrong."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dispatcher.handover.coordinator import advance
-from dispatcher.handover.effect import Acknowledged, Drained, Installed, Left
-from dispatcher.handover.errors import IllegalEvent
+from dispatcher.handover.effect import Acknowledged, Drained, Installed, Left, Released
+from dispatcher.handover.errors import IllegalEvent, NotFollowing
 from dispatcher.handover.event import Barrier, Complete, Intent, OpenSource, ReleaseSource, Resume, Round
 from dispatcher.handover.job import (
     Coordinator,
     DeadlinePassed,
     Defer,
+    Emptying,
     JobEvent,
     MoveSource,
     Reported,
@@ -47,7 +49,7 @@ def after(*events: JobEvent[int], job: Coordinator[int] = JOB) -> tuple[Coordina
     return job, effects
 
 
-ACKNOWLEDGED = [Reported(unit, Acknowledged(2)) for unit in (0, 1, 2)]
+ACKNOWLEDGED = [Reported(unit, Acknowledged(2), 5) for unit in (0, 1, 2)]
 
 
 def test_a_new_unit_is_there_before_anybody_hears_intent() -> None:
@@ -74,7 +76,7 @@ PACED = Requested(
     {10: 1.0, 11: 2.0, 12: 4.0, 13: 3.0},
 )
 FULL_JOB = Coordinator(Running(FULL), 5, {"p": 0}, recoverable=False)
-FIRST_ROUND = [Reported(2, Installed(2, 12)), Reported(2, Installed(2, 13))]
+FIRST_ROUND = [Reported(2, Installed(2, 12), 5), Reported(2, Installed(2, 13), 5)]
 
 
 def test_the_next_round_begins_at_its_givers_when_all_of_the_last_is_there() -> None:
@@ -88,7 +90,7 @@ def test_the_next_round_begins_at_its_givers_when_all_of_the_last_is_there() -> 
 
 
 def test_nobody_reports_a_key_twice_or_acknowledges_before_the_last_round() -> None:
-    for report in (FIRST_ROUND[0], Reported(1, Acknowledged(2))):
+    for report in (FIRST_ROUND[0], Reported(1, Acknowledged(2), 5)):
         with pytest.raises(IllegalEvent, match="Moving has no rule"):
             after(PACED, FIRST_ROUND[0], report, job=FULL_JOB)
 
@@ -103,16 +105,16 @@ def test_a_rescale_that_is_late_between_rounds_restarts_under_its_version() -> N
 def test_it_runs_again_when_the_removed_units_have_left() -> None:
     job, _ = after(REQUESTED, *ACKNOWLEDGED)
     assert after(Requested(TWO), job=job)[1] == [Defer(REQUESTED)]
-    job, _ = after(Reported(1, Left()), job=job)
+    job, _ = after(Reported(1, Left(), 5), job=job)
     assert job.phase == Running(TWO)
 
 
 def test_a_job_that_stores_snapshots_takes_one_after_a_rescale() -> None:
     job, effects = after(
-        REQUESTED, *ACKNOWLEDGED, Reported(1, Left()), job=Coordinator(Running(ONE), 5, {"p": 0})
+        REQUESTED, *ACKNOWLEDGED, Reported(1, Left(), 5), job=Coordinator(Running(ONE), 5, {"p": 0})
     )
     assert effects == [Tell(unit, Barrier(1)) for unit in (0, 2)]
-    job, effects = after(Reported(0, Drained(1)), Reported(2, Drained(1)), job=job)
+    job, effects = after(Reported(0, Drained(1), 5), Reported(2, Drained(1), 5), job=job)
     assert effects == [Seal(1), Tell(0, Resume()), Tell(2, Resume())]
     assert (job.phase, job.epoch) == (Running(TWO), 1)
 
@@ -153,3 +155,65 @@ def test_a_source_that_is_asked_to_move_twice_is_released_once() -> None:
     assert effects == [Tell(0, ReleaseSource("p"))]
     job, effects = after(MoveSource("p", 0), job=job)
     assert (effects, job.moving) == ([], {"p": 0})
+
+
+def test_the_end_of_a_unit_that_has_left_is_no_loss() -> None:
+    job, _ = after(REQUESTED, *ACKNOWLEDGED, UnitLost(3))
+    assert isinstance(job.phase, Emptying)
+    assert after(UnitLost(1), job=job)[1] == [Restart(0, 1)]
+    assert after(Reported(1, Left(), 5), UnitLost(1), job=job)[1] == []
+
+
+def test_a_report_of_an_older_execution_says_nothing() -> None:
+    job, _ = after(MoveSource("p", 1), REQUESTED, UnitLost(0))
+    late = [Reported(0, Released("p"), 5), Reported(0, Acknowledged(2), 5), Reported(1, Left(), 5)]
+    assert [after(report, job=job) for report in late] == [(job, [])] * 3
+    job, _ = after(Restarted(6, ONE, {"p": 1, "q": 1}), job=job)
+    assert [after(report, job=job) for report in late] == [(job, [])] * 3
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Reported(3, Acknowledged(2), 5),
+        Reported(0, Acknowledged(1), 5),
+        Reported(0, Acknowledged(2), 6),
+        Reported(0, Released("p"), 5),
+    ],
+)
+def test_a_report_that_nobody_waits_for_is_an_error(report: Reported[int]) -> None:
+    with pytest.raises(IllegalEvent, match="Rescaling has no rule"):
+        after(REQUESTED, report)
+
+
+def test_a_source_that_is_not_of_the_job_cannot_move() -> None:
+    with pytest.raises(IllegalEvent, match="MoveSource"):
+        after(MoveSource("r", 0))
+
+
+@pytest.mark.parametrize(
+    ("following", "reason"),
+    [
+        (replace(TWO, number=1), "it is no newer"),
+        (replace(TWO, number=3), "there is one between"),
+        (replace(TWO, owners={0: 0}), "it has other keys"),
+        (replace(TWO, owners={0: 0, 1: 2, 2: 2}), "it has other keys"),
+        (replace(TWO, units=frozenset({0})), r"units \[2\] own keys, and are not of it"),
+    ],
+)
+def test_only_what_can_follow_is_begun(following: Version[int], reason: str) -> None:
+    with pytest.raises(NotFollowing, match=reason):
+        after(Requested(following))
+
+
+def test_after_an_abort_the_units_are_renumbered_and_the_next_rescale_goes_from_there() -> None:
+    same = replace(ONE, number=3, digest="three")
+    job, effects = after(Requested(same))
+    assert effects == [Tell(unit, Intent(1, "one", same)) for unit in (0, 1)]
+    four = replace(TWO, number=4)
+    assert after(Requested(four), job=job)[1] == [Defer(Requested(four))]
+    acknowledged = [Reported(unit, Acknowledged(3), 5) for unit in (0, 1)]
+    job, effects = after(*acknowledged, job=job)
+    assert effects == [Tell(0, Complete(3)), Tell(1, Complete(3)), Settle(3)]
+    _, effects = after(Requested(four), job=job)
+    assert effects[1:] == [Tell(unit, Intent(3, "three", four)) for unit in (0, 1, 2)]

@@ -11,7 +11,7 @@ from dispatcher.handover.errors import ChunkMissing, DigestConflict, IllegalEven
 from dispatcher.handover.event import Complete, Intent, Interrogated, Received
 from dispatcher.handover.icadd.phase import Phase
 from dispatcher.handover.icadd.protocol import icadd
-from dispatcher.handover.message import Acquire, Done, Flushed, Frame, Message
+from dispatcher.handover.message import Acquire, Done, Flush, Flushed, Frame, Message
 from dispatcher.handover.simulator.machine import FAMILIES
 from dispatcher.handover.simulator.options import Options
 from dispatcher.handover.simulator.run import Tally, run
@@ -124,7 +124,7 @@ def test_one_version_with_two_digests_is_an_error() -> None:
 def test_state_comes_whole_and_in_order() -> None:
     after, effects = step(unit(1), frame(Acquire("a", 0, 3, b"x")))
     assert effects == ()
-    with pytest.raises(ChunkMissing, match="chunk 2, not 1"):
+    with pytest.raises(ChunkMissing, match="chunk 2 of 3, not 1 of 3"):
         step(after, frame(Acquire("a", 2, 3, b"z"), 1))
 
 
@@ -132,3 +132,32 @@ def test_state_comes_whole_and_in_order() -> None:
 def test_what_no_rule_is_for_is_an_error(event: Complete | Interrogated[str] | Received[str]) -> None:
     with pytest.raises(IllegalEvent, match="no rule for"):
         step(unit(1), event)
+
+
+@pytest.mark.parametrize("upgraded", [True, False])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [Acquire("b", 0, 1, b"x")],  # Of which it is the owner itself.
+        [Acquire("a", 0, 1, b"x"), Acquire("a", 0, 1, b"x")],
+        [Done(), Acquire("a", 0, 1, b"x")],
+        [Done(), Done()],
+    ],
+)
+def test_what_a_unit_that_keeps_the_rules_never_says_is_an_error(
+    upgraded: bool, messages: list[Message[str]]
+) -> None:
+    hearing, _ = step(unit(1), INTENT) if upgraded else (unit(1), ())
+    for number, message in enumerate(messages[:-1]):
+        hearing, _ = step(hearing, frame(message, number))
+    with pytest.raises(IllegalEvent):
+        step(hearing, frame(messages[-1], len(messages) - 1))
+
+
+@pytest.mark.parametrize("message", [Done(), Flush()])
+def test_a_unit_that_is_not_of_the_job_has_no_part(message: Message[str]) -> None:
+    stranger = replace(frame(message), sender=77)
+    with pytest.raises(IllegalEvent):
+        step(step(unit(1), stranger)[0], INTENT)
+    with pytest.raises(IllegalEvent):
+        step(step(unit(1), INTENT)[0], stranger)

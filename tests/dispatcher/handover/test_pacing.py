@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.handover.errors import BadPacing
+from dispatcher.handover.errors import BadLoad, BadPacing
 from dispatcher.handover.pacing import Move, Order, Pacing, rounds
 
 LOADS = st.floats(0, 10, allow_subnormal=False)
@@ -80,3 +80,8 @@ def test_65536_vnodes_take_seconds(givers: int, receivers: int) -> None:
     planned = rounds(moves, Pacing(1, Order.HOTTEST_FIRST))
     assert len(planned) == busiest(moves)
     assert process_time() - began_s < CPU_S_MAX
+
+
+def test_a_load_that_is_no_number_is_an_error() -> None:
+    with pytest.raises(BadLoad, match="the load of 7 is no number"):
+        Move(7, 0, 1, float("nan"))

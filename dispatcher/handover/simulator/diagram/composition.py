@@ -166,11 +166,11 @@ class _Composition:
             self._span(unit, y, key)
 
     def _break_off(self, y: int) -> None:
-        """Orders and reports end with their units; frames may still come."""
+        """Orders end with their units; frames and reports may still come."""
         for lane, key in list(self.spans):
             if lane != COORDINATOR:
                 self._end(lane, y, key)
-        self.under_way = {at: arrow for at, arrow in self.under_way.items() if isinstance(arrow.thing, Frame)}
+        self.under_way = {at: arrow for at, arrow in self.under_way.items() if arrow.kind is not Kind.ORDER}
 
     def _span(self, lane: int, y: int, key: Any = None, *, leaving: bool = False) -> None:
         span = self.spans[lane, key] = Span(lane, y, key, leaving)
