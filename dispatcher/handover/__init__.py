@@ -30,7 +30,8 @@ more to say to it.
 8. A new unit starts with the old mapping. `unit.started`, `coordinator`
 9. A receiver never stops reading a stream. Own records go against credit of the unit that they are sent to, one for
    ordinary and one for direct ones; without it the *sources* pause. Credit comes back from whoever applied the record,
-   so what is held, buffered, forwarded or on a stream counts against its origin. `ledger`, `step`
+   so what is held, buffered, forwarded, on a stream, or not yet taken by the operators counts against its origin.
+   `ledger`, `step`
 
 Three things follow from credit that comes back at the end: a source partition may be read elsewhere, a unit may leave,
 a snapshot may be taken, each as soon as nothing of theirs is outstanding. `sources`

@@ -1,6 +1,6 @@
 """The job of one run: `possible` says where something could happen next, `happen` lets it."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
@@ -31,6 +31,7 @@ from dispatcher.handover.effect import (
 from dispatcher.handover.errors import HandoverError
 from dispatcher.handover.event import (
     Advanced,
+    Applied,
     Collected,
     Event,
     Interrogated,
@@ -101,6 +102,7 @@ class World:
         self.units: dict[int, Any] = {}
         self.lanes = Lanes()
         self.words: Counter[type] = Counter()
+        self.applied: deque[tuple[int, Applied[int]]] = deque()
         self.deferred: list[JobEvent[int]] = []
         self.sealed = (self.witness.seals(), sources.positions())
         readers = sources.readers(version.units)
@@ -193,7 +195,8 @@ class World:
         self.witness.rests(to, frame.message.batch)
 
     def _step(self, unit: int, event: Event[int]) -> None:
-        if self.trace:
+        # Where it is applied at once, `Apply` has said it.
+        if self.trace and not isinstance(event, Applied):
             self.trace(f"unit {unit}", event)
         if unit not in self.units:
             self.witness.loses(unit, str(event))
@@ -205,6 +208,8 @@ class World:
             if self.trace:
                 self.trace("", effect)
             self._do(unit, effect)
+        while self.applied:
+            self._step(*self.applied.popleft())
 
     def _do(self, unit: int, effect: Effect[int]) -> None:
         match effect:
@@ -213,8 +218,9 @@ class World:
                     self.witness.leaves(unit, frame.message.batch)
                 self.words[type(frame.message)] += 1
                 self.lanes.put((STREAM, unit, to, *self._connection(unit, frame)), frame)
-            case Apply(batch=batch):
-                self.witness.applies(unit, batch)
+            case Apply(records=records):
+                self.witness.applies(unit, records.batch)
+                self.applied.append((unit, Applied(records)))
             case Collect(key=key):
                 self.witness.collects(unit, key)
                 self.witness.cuts(unit, self.job.target.owners[key], key)
