@@ -30,7 +30,8 @@ more to say to it.
 8. A new unit starts with the old mapping. `unit.started`, `coordinator`
 9. A receiver never stops reading a stream. Own records go against credit of the unit that they are sent to, one for
    ordinary and one for direct ones; without it the *sources* pause. Credit comes back from whoever applied the record,
-   so what is held, buffered, forwarded or on a stream counts against its origin. `ledger`, `step`
+   so what is held, buffered, forwarded, on a stream, or not yet taken by the operators counts against its origin.
+   `ledger`, `step`
 
 Three things follow from credit that comes back at the end: a source partition may be read elsewhere, a unit may leave,
 a snapshot may be taken, each as soon as nothing of theirs is outstanding. `sources`
@@ -42,10 +43,18 @@ from there, and the keys that were given are behind the others of their unit whi
 **Where it differs from handover.md.** Frames of versions *older* than a unit's own are taken: only givers get FLUSH, so
 a frame to the owner of an unmoved key may be on its way when the version is complete. Its stream keeps it in order.
 
+**Renumbering.** After an abort the published number is beyond n + 1. A version with the same owners may follow any
+number: a unit takes it, and names its own on its frames until COMPLETE, so that nobody meets a number that it cannot
+know. `step`
+
+**Strangers.** What a unit may say of whom is checked, for all that comes: by version and digest in `step`, by who gives
+and who receives in each protocol (`standing`). What is out of turn ends in a `HandoverError`, and the job restarts.
+
 **The modules.** `version`: mappings. `message`, `event`, `effect`: what units say, what happens to them, what they want
-done. `errors`. `links`: numbered streams. `ledger`: credit. `clock`: event time. `sources`. `unit`, `step`: a unit, of
-which an engine calls `unit.started` and `step.step`; `protocol`: what differs from one protocol to another;
-`announcement`, `chunks`: what some have in common. `ordered`, `icadd`. `job` and `coordinator`: the other end;
-`pacing`: which keys move at the same time. `simulator`: the proof, as far as one can run it. Nothing here does I/O,
-reads a clock, or draws by chance; the simulator draws by a seed.
+done. `errors`. `links`: numbered streams. `ledger`: credit. `clock`, `drained_time`: event time. `sources`. `unit`,
+`step`: a unit, of which an engine calls `unit.started` and `step.step`; `protocol`, `phase`, `rules`, `outcome`: what
+differs from one protocol to another, and what does not; `announcement`, `chunks`: what some have in common. `ordered`,
+`icadd`, `controller`. `job` and `coordinator`: the other end; `pacing`: which keys move at the same time. `region`: the
+operators behind a distributor. `ways`: rows by where `route` sends them; `wire`: frames as bytes. `simulator`: the
+proof, as far as one can run it. Nothing here does I/O, reads a clock, or draws by chance; the simulator draws by a seed.
 """

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic
 
-from dispatcher.handover.message import Batch, Frame
+from dispatcher.handover.message import Frame, Records
 from dispatcher.handover.version import K
 
 
@@ -17,26 +17,32 @@ class Send(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Apply(Generic[K]):
-    """Give a batch to the operators."""
+    """Give the records to the operators, behind all that they were given before; answered with `Applied`."""
 
-    batch: Batch[K]
+    records: Records[K]
 
 
 @dataclass(frozen=True, slots=True)
 class Interrogate:
-    """Ask all operators for the keys that they have state of; answered with `Interrogated`."""
+    """Ask all operators for the keys that they have state of, behind all that they were given before.
+
+    Answered with `Interrogated`, behind `Applied` of that.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Collect(Generic[K]):
-    """Cut the key's state out of the operators; answered with `Collected`."""
+    """Cut the key's state out of the operators, behind all that they were given before.
+
+    Answered with `Collected`, behind `Applied` of that.
+    """
 
     key: K
 
 
 @dataclass(frozen=True, slots=True)
 class Install(Generic[K]):
-    """Give the key's state, all its chunks, to the operators."""
+    """Give the key's state, all its chunks, to the operators, in front of all that they are given later."""
 
     key: K
     chunks: tuple[bytes, ...]
@@ -51,7 +57,10 @@ class Drop(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Advance(Generic[K]):
-    """Event time of every key here but `behind`, for operators and timers. A key's own time never goes back."""
+    """Event time of every key here but `behind`, for operators and timers, behind all that they were given before.
+
+    So not of a key whose `Collect` they have. A key's own time never goes back.
+    """
 
     time: int
     behind: frozenset[K]
@@ -96,7 +105,11 @@ class Refuse(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Installed(Generic[K]):
-    """A report: the key's state is here. Of the last round there is none."""
+    """A report: the key's state is here. Of the last round there is none.
+
+    Where operators take `Install` later, it may be on its way to them. An engine whose pace is to bound that, too,
+    sends the report when they have it; nothing else waits for it.
+    """
 
     version: int
     key: K

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
-from dispatcher.handover.message import Batch, Frame
+from dispatcher.handover.message import Batch, Frame, Records
 from dispatcher.handover.version import K, Version
 
 
@@ -34,6 +34,16 @@ class Opened:
     """The streams to and from a new unit are there; those of an earlier life of it are at their end."""
 
     unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Generic[K]):
+    """The answer to the effect `Apply`: every operator that the records were for has them in its state.
+
+    The answers to several come in any order.
+    """
+
+    records: Records[K]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +126,4 @@ class Resume:
 Order = Intent[K] | Round | Complete | OpenSource | ReleaseSource | Barrier | Resume
 Obeyed = Intent[K] | Round | Interrogated[K] | Collected[K] | Complete
 """What a protocol has rules for."""
-Event = Read[K] | Advanced | Received[K] | Opened | Interrogated[K] | Collected[K] | Order[K]
+Event = Read[K] | Advanced | Received[K] | Opened | Applied[K] | Interrogated[K] | Collected[K] | Order[K]

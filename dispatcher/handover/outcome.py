@@ -27,7 +27,7 @@ class Post(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Take(Generic[K]):
-    """Apply the records, and return their credit."""
+    """Apply the records."""
 
     records: Records[K]
 

@@ -21,6 +21,7 @@ from dispatcher.handover.effect import (
 from dispatcher.handover.errors import IllegalEvent, UnknownKey, UnknownVersion
 from dispatcher.handover.event import (
     Advanced,
+    Applied,
     Barrier,
     Collected,
     Complete,
@@ -121,6 +122,11 @@ class _Turn(Generic[K, P]):
                 self.ledger = self.ledger.park(Watermark(source, time))
             case Opened(unit=unit):
                 self.links = self.links.opened(unit)
+            # Rule 9: credit comes back from whoever applied the records.
+            case Applied(records=records):
+                batch = records.batch
+                credit = Credit(records.granter, records.path, batch.source, batch.size_bytes)
+                self._post(records.origin, credit)
             case _:
                 self._obey(event)
 
@@ -249,10 +255,7 @@ class _Turn(Generic[K, P]):
                 case Post(to=to, message=message):
                     self._post(to, message)
                 case Take(records=records):
-                    self.effects.append(Apply(records.batch))
-                    batch = records.batch
-                    credit = Credit(records.granter, records.path, batch.source, batch.size_bytes)
-                    self._post(records.origin, credit)
+                    self.effects.append(Apply(records))
                 case Retell(group=group):
                     self.told = {other: time for other, time in self.told.items() if other != group}
                 case Merge(times=times):

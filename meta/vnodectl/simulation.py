@@ -76,7 +76,7 @@ class Simulated:
         int | None, typer.Option(min=1, help="controller: units with sources, which stay; all, if not given.")
     ] = None
     operators: Annotated[
-        int, typer.Option(min=1, help="controller: of each unit; each vnode's state is with some of them.")
+        int, typer.Option(min=1, help="Of each unit: a dataflow that is drawn; of controller, a chain.")
     ] = 1
     keys_at_once: Annotated[int, typer.Option(min=1, help="controller: vnodes a unit holds at a time.")] = 1
 

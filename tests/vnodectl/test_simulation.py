@@ -134,11 +134,8 @@ def test_parallel_is_a_number_or_all(parallel: str) -> None:
     [
         (["--protocol", "teleport"], "unknown-protocol", "ordered"),
         (["--variant", "without-rule-12"], "unknown-variant", "without-rule-5"),
-        (
-            ["--operators", "2"],
-            "unsuitable-options",
-            "ordered has no distributors, operators or keys at once",
-        ),
+        (["--keys-at-once", "2"], "unsuitable-options", "ordered has no distributors or keys at once"),
+        (["--operators", "9"], "unsuitable-options", "ask for 8 at most"),
         (["--protocol", "controller", "--distributors", "3"], "unsuitable-options", "not 2 and 3"),
         (
             ["--protocol", "icadd", "--parallel", "1"],

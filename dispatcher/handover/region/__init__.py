@@ -39,11 +39,13 @@ order of events in the tests that loses state, or doubles it:
   than what those behind it have.
 - It leaves rule 7 open. An offset that is read on after it was told is read twice.
 
-**What an engine does.** It cuts its dataflow with `graph.regions`, which refuses what no protocol could move. It
-keeps the edges, a `Head` for each region and a `Passage` for each operator and each end of a region.
-`effect.Interrogate`, `Collect`, `Install` and `Drop` of the unit go to `head.step`; a copy at the front of an edge
-goes to `passage.step`, and its effects are done before the operator takes anything else; answers go to `head.step`,
-those of one operator in their order. `Interrogated` and `Collected` go back to the unit.
+**What an engine does.** It cuts its dataflow with `graph.regions`, which refuses what no protocol could move. It keeps
+the edges, a `Head` for each region and a `Passage` for each operator and each end of a region. Records of
+`effect.Apply` go on the edges; when every copy of them has come to its last operator, that is `Applied`, and so credit
+bounds what is on the edges, too. Event time goes behind them, not for keys that are being collected.
+`effect.Interrogate`, `Collect`, `Install` and `Drop` of the unit go to `head.step`; a copy at the front of an edge goes
+to `passage.step`, and its effects are done before the operator takes anything else; answers go to `head.step`, those of
+one operator in their order. `Interrogated` and `Collected` go back to the unit.
 
 `graph`: dataflows, regions. `message`: what is said. `payload`: the state of all operators as bytes. `errors`.
 `rules`.

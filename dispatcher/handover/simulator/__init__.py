@@ -6,7 +6,8 @@ asked for, a unit dies. Some streams and units are slow in each run. The seed an
 last byte of its trace.
 
 `options`: what a run is like. `topology`: its mappings. `source`: what is read. `machine`: the protocols, and their
-variants. `operators`: what they have state of. `lanes`: what is under way. `world`: the job. `draw`: what happens next.
+variants. `operators`: of each unit, a chain or a `dataflow`; `inside`: what is under way in that. `lanes`: what is
+under way at all. `world`: the job. `draw`: what happens next.
 `witness`: the invariants, from deliveries and effects alone. `run`: one seed, and the tally of many. `shrink`: the
 shortest trace of a failure. `transcript`: all of it in words. `diagram`: as a picture.
 """

@@ -1,4 +1,5 @@
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 Lane = tuple[Any, ...]
@@ -14,6 +15,10 @@ INTERROGATION: Final = "interrogation"
 """(INTERROGATION, unit): the operators are asked for their keys, and then the unit is told."""
 STATE: Final = "state"
 """(STATE, key, unit): a state that is being cut out."""
+INSIDE: Final = "inside"
+"""(INSIDE, source, target, unit): an edge between operators."""
+ANSWER: Final = "answer"
+"""(ANSWER, operator, unit): what an operator says to its distributor."""
 SOURCE: Final = "source"
 """(SOURCE, name): a source partition."""
 
@@ -41,6 +46,6 @@ class Lanes:
             del self.queues[lane]
         return thing
 
-    def keep(self, *kinds: str) -> None:
-        """The lanes of these kinds alone."""
-        self.queues = {lane: queue for lane, queue in self.queues.items() if lane[0] in kinds}
+    def keep(self, wanted: Callable[[Lane], bool]) -> None:
+        """These lanes alone."""
+        self.queues = {lane: queue for lane, queue in self.queues.items() if wanted(lane)}

@@ -1,19 +1,22 @@
 from dataclasses import dataclass
 from random import Random
 
+from dispatcher.handover.simulator import dataflow
+from dispatcher.handover.simulator.dataflow import Dataflow
 from dispatcher.handover.simulator.options import Options
 
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """Of each unit, as far as a protocol asks about them.
+    """Of each unit; without any of this it is one, which applies records at once.
 
-    `chain`: the keys whose state is with each, one behind the other; without any, one has all. The state of a
-    `fleeting` key ends with the record that finds it, and begins anew with the next one.
+    `chain`: the keys whose state is with each, one behind the other. The state of a `fleeting` key ends with the record
+    that finds it, and begins anew with the next one. `dataflow`: that they are in, instead of a chain.
     """
 
     chain: tuple[frozenset[int], ...] = ()
     fleeting: frozenset[int] = frozenset()
+    dataflow: Dataflow | None = None
 
     def having(self, keys: frozenset[int]) -> tuple[frozenset[int], ...]:
         """Which of `keys` each has state of, where there are several."""
@@ -21,9 +24,13 @@ class Operators:
 
 
 def drawn(options: Options, random: Random) -> Operators:
-    """Several share a key's state, or one has it; half of the keys are fleeting."""
+    """A dataflow; in a chain, several share a key's state, or one has it, and half of the keys are fleeting."""
     if options.operators == 1:
         return Operators()
+    if options.protocol != "controller":
+        return Operators(
+            dataflow=dataflow.drawn(options.operators, options.vnodes, random, options.rules_inside)
+        )
     keys, places = range(options.vnodes), range(options.operators)
     having = [random.sample(places, random.choice(places) + 1) for _ in keys]
     chain = tuple(frozenset(key for key in keys if place in having[key]) for place in places)

@@ -2,9 +2,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from dispatcher.handover.pacing import Order
+from dispatcher.handover.region.rules import Rules
 
 FRAMES: Final = 64
 """The credit where none is asked for; 1 is the least."""
+OPERATORS_MAX: Final = 8
+"""In a region, where copies of a record take all ways."""
 
 
 UNPACED: Final = {
@@ -26,11 +29,12 @@ class Options:
     ordinary batches and again for direct ones. `overlap`: more rescales, asked for while others are under way, and some
     of those aborted. `moving_sources`: source partitions change their unit at any time. `crash`: units are lost and
     deadlines pass. A batch has up to `batch_records`, and is as large. Of `ordered` alone: `parallel` and, with it,
-    `order`, as in `Pacing`, with loads that are drawn.
+    `order`, as in `Pacing`, with loads that are drawn. `operators` of each unit: a region that is drawn, or of
+    `controller`, one behind the other: each vnode's state is with some of them, and may end. `rules_inside`: of the
+    region.
 
     Of `controller` alone: `distributors`, how many units have sources (None: all); they stay, and are the first.
-    `operators` of each unit, one behind the other: each vnode's state is with some of them, and may end. `keys_at_once`
-    are held at each unit. Raises `Unsuitable`.
+    `keys_at_once` are held at each unit. Raises `Unsuitable`.
     """
 
     protocol: str = "ordered"
@@ -50,10 +54,15 @@ class Options:
     distributors: int | None = None
     operators: int = 1
     keys_at_once: int = 1
+    rules_inside: Rules = Rules()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
-        if self.protocol != "controller" and (self.parameters or self.operators != 1):
-            raise Unsuitable(f"{self.protocol} has no distributors, operators or keys at once to choose")
+        if self.protocol != "controller" and self.parameters:
+            raise Unsuitable(f"{self.protocol} has no distributors or keys at once to choose")
+        if self.protocol != "controller" and self.operators > OPERATORS_MAX:
+            raise Unsuitable(
+                f"a region of {self.operators} operators is too large; ask for {OPERATORS_MAX} at most"
+            )
         if self.parallel is not None and self.protocol in UNPACED:
             raise Unsuitable(
                 f"{self.protocol} has no pacing, {UNPACED[self.protocol]}; ordered takes --parallel and --hottest"

@@ -77,9 +77,10 @@ class Run:
             restart=self._version_after_loss,
             trace=trace,
         )
-        self.world.work_with(operators.drawn(options, random))
+        drawn = operators.drawn(options, random)
         if simulated.family.by_key:
             self.world.begin_without([key for key in version.owners if random.random() < STATELESS_SHARE])
+        self.world.work_with(drawn)
         loads = Random(f"{seed} loads")  # noqa: S311
         self.loads = {vnode: loads.random() for vnode in range(options.vnodes)}
         self.aborts = Random(f"{seed} aborts")  # noqa: S311
@@ -129,7 +130,7 @@ class Run:
                 f"after {self.steps} steps the job is {type(world.job.phase).__name__}, and its sources are at"
                 f" {world.sources.position}",
             )
-        world.witness.ends(dict(world.version.owners), END)
+        world.ends(END)
 
     def _wishes(self) -> list[tuple[int, Callable[[], None]]]:
         """What is asked for, and after how many records (and watermarks)."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from dispatcher.handover.simulator.draw import Draw, Recorded, Script
 from dispatcher.handover.simulator.lanes import Lane
@@ -51,12 +51,12 @@ def _simpler(options: Options) -> Iterator[Options]:
     for vnodes in (options.vnodes // 2, options.vnodes - 1):
         if 0 < vnodes < options.vnodes:
             yield replace(options, vnodes=vnodes)
-    if options.crash:
-        yield replace(options, crash=False)
-    if options.overlap:
-        yield replace(options, overlap=False)
-    if options.moving_sources:
-        yield replace(options, moving_sources=False)
+    for name in ("crash", "overlap", "moving_sources"):
+        without: dict[str, Any] = {name: False}
+        if getattr(options, name):
+            yield replace(options, **without)
+    if options.operators > 1:
+        yield replace(options, operators=1)
     if options.order is not None:
         yield replace(options, order=None)
     if options.parallel is not None:

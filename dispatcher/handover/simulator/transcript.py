@@ -54,6 +54,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     event.Advanced: lambda e: f"reads that {e.source} is at {e.time}",
     event.Received: lambda e: f"hears unit {e.sender}, frame {_frame(e.frame)}",
     event.Opened: lambda e: f"is connected with unit {e.unit}",
+    event.Applied: lambda e: f"has applied {_batch(e.records.batch)}",
     event.Interrogated: lambda e: (
         f"the operators have {' / '.join(_keys(keys) or 'nothing' for keys in e.operators)}"
     ),
@@ -69,7 +70,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     event.Resume: lambda _: "RESUME",
     # Effects of a unit.
     effect.Send: lambda e: f"to unit {e.to}, frame {_frame(e.frame)}",
-    effect.Apply: lambda e: f"apply {_batch(e.batch)}",
+    effect.Apply: lambda e: f"apply {_batch(e.records.batch)}",
     effect.Interrogate: lambda _: "interrogate the operators",
     effect.Collect: lambda e: f"collect the state of {e.key}",
     effect.Install: lambda e: f"install the state of {e.key}",

@@ -75,6 +75,7 @@ class Witness:
         self.origins: dict[Record, int] = {}
         self.inside: Counter[tuple[int, int]] = Counter()
         self.at: dict[Record, int] = {}
+        self.given: Counter[int] = Counter()
         self.under_way: Counter[int] = Counter()
         self.waiting: dict[int, dict[Record, int]] = {}
         self.times: dict[int, int] = {}
@@ -82,7 +83,7 @@ class Witness:
         self.held: set[Record] = set()
 
     def reads(self, unit: int, batch: Batch[int], time: int, units: int) -> None:
-        """`units`: how many the job has, each of which gives `unit` credit."""
+        """`units`: how many have given `unit` credit."""
         self.waiting.setdefault(batch.key, {})[_record(batch)] = time
         lane = (batch.key, batch.source)
         record = _record(batch)
@@ -107,9 +108,16 @@ class Witness:
         del self.at[record]
         self.hops[record] += 1
 
-    def applies(self, unit: int, batch: Batch[int]) -> None:
+    def gives(self, unit: int, batch: Batch[int]) -> None:
+        """To the operators."""
         record = _record(batch)
         self.inside[unit, self.origins[record]] -= batch.size_bytes
+        self.at.pop(record, None)
+        self.given[unit] += batch.size_bytes
+
+    def applies(self, unit: int, batch: Batch[int]) -> None:
+        record = _record(batch)
+        self.given[unit] -= batch.size_bytes
         self.under_way[self.origins[record]] -= batch.size_bytes
         ordinal, applied = self.ordinals[record], self.applied.setdefault((batch.key, batch.source), set())
         what = f"unit {unit} applies {record_name(record)} of vnode {batch.key}"
@@ -125,7 +133,6 @@ class Witness:
         applied.add(ordinal)
         if found and batch.key in self.fleeting:
             del self.holders[batch.key]
-        del self.at[record]
         del self.waiting[batch.key][record]
 
     def collects(self, unit: int, key: int) -> None:
@@ -167,6 +174,14 @@ class Witness:
     def keys_at(self, unit: int) -> frozenset[int]:
         return frozenset(key for key, holder in self.holders.items() if holder == unit)
 
+    def applied_at(self, unit: int) -> dict[int, int]:
+        """How many records are applied of each key that is there."""
+        counts = dict.fromkeys(self.keys_at(unit), 0)
+        for (key, _), applied in self.applied.items():
+            if key in counts:
+                counts[key] += len(applied)
+        return counts
+
     def advances(self, unit: int, keys: frozenset[int], time: int) -> None:
         for key in keys & self.keys_at(unit):
             self.times[key] = max(time, self.times.get(key, time))
@@ -195,7 +210,7 @@ class Witness:
 
     def departs(self, unit: int) -> None:
         kept = [key for key, holder in self.holders.items() if holder == unit]
-        if kept or any(held for (at, _), held in self.inside.items() if at == unit):
+        if kept or self.given[unit] or any(held for (at, _), held in self.inside.items() if at == unit):
             raise Violation(Kind.LOST, f"unit {unit} leaves with state of vnodes {kept} or with records")
 
     def seals(self) -> Sighting:
@@ -211,6 +226,7 @@ class Witness:
         self.cut.clear()
         self.inside.clear()
         self.at.clear()
+        self.given.clear()
         self.under_way.clear()
         self.waiting.clear()
         self.times.clear()

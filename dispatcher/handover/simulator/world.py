@@ -1,6 +1,6 @@
 """The job of one run: `possible` says where something could happen next, `happen` lets it."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
@@ -31,6 +31,7 @@ from dispatcher.handover.effect import (
 from dispatcher.handover.errors import HandoverError
 from dispatcher.handover.event import (
     Advanced,
+    Applied,
     Collected,
     Event,
     Interrogated,
@@ -55,7 +56,10 @@ from dispatcher.handover.job import (
     Tell,
 )
 from dispatcher.handover.message import Frame, Records
+from dispatcher.handover.simulator.inside import Inside, Said
 from dispatcher.handover.simulator.lanes import (
+    ANSWER,
+    INSIDE,
     INTERROGATION,
     ORDERS,
     REPORTS,
@@ -98,8 +102,12 @@ class World:
         self.witness = Witness(dict(version.owners), bytes_max, keeps_order=machine.family.keeps_order)
         self.operators = Operators()
         self.units: dict[int, Any] = {}
+        self.insides: dict[int, Inside] = {}
+        # What they have forwarded may be on edges elsewhere, against their credit.
+        self.left: set[int] = set()
         self.lanes = Lanes()
         self.messages: Counter[type] = Counter()
+        self.answers: deque[tuple[int, Applied[int] | Interrogated[int] | Collected[int]]] = deque()
         self.deferred: list[JobEvent[int]] = []
         self.sealed = (self.witness.seals(), sources.positions())
         readers = sources.readers(version.units)
@@ -110,8 +118,11 @@ class World:
             self.lanes.put((ORDERS, unit), OpenSource(source))
 
     def work_with(self, operators: Operators) -> None:
+        """After `begin_without`."""
         self.operators = operators
         self.witness.fleeting = operators.fleeting
+        for unit in self.units:
+            self._enclose(unit)
 
     def begin_without(self, keys: Iterable[int]) -> None:
         """Nobody has state of these keys yet."""
@@ -140,6 +151,12 @@ class World:
                 collected: Collected[int] = self.lanes.next(lane)
                 self.witness.collected(collected.key, collected.chunks)
                 self._step(unit, collected)
+            case (str(kind), source, target, unit) if kind == INSIDE:
+                self._hear(unit, self.insides[unit].arrive(source, target, self.lanes.next(lane)))
+                self._answer()
+            case (str(kind), _, unit) if kind == ANSWER:
+                self._hear(unit, self.insides[unit].answer(self.lanes.next(lane)))
+                self._answer()
 
     def _interrogate(self, unit: int, asked: Interrogate | Interrogated[int]) -> None:
         """What the operators say is as old as their answer is slow."""
@@ -153,7 +170,7 @@ class World:
         if isinstance(event, Advanced):
             self._step(unit, event)
             return
-        self.witness.reads(unit, event.batch, time, len(self.units))
+        self.witness.reads(unit, event.batch, time, len(self.units.keys() | self.left))
         self._step(unit, event)
         self.witness.rests(unit, event.batch)
 
@@ -192,7 +209,8 @@ class World:
         self.witness.rests(to, frame.message.batch)
 
     def _step(self, unit: int, event: Event[int]) -> None:
-        if self.trace:
+        # Where it is applied at once, `Apply` has said it.
+        if self.trace and (self.insides or not isinstance(event, Applied)):
             self.trace(f"unit {unit}", event)
         if unit not in self.units:
             self.witness.loses(unit, str(event))
@@ -204,6 +222,12 @@ class World:
             if self.trace:
                 self.trace("", effect)
             self._do(unit, effect)
+        self._answer()
+
+    def _answer(self) -> None:
+        """What the operators have said by now."""
+        while self.answers:
+            self._step(*self.answers.popleft())
 
     def _do(self, unit: int, effect: Effect[int]) -> None:
         match effect:
@@ -212,24 +236,53 @@ class World:
                     self.witness.leaves(unit, frame.message.batch)
                 self.messages[type(frame.message)] += 1
                 self.lanes.put((STREAM, unit, to, *self._connection(unit, frame)), frame)
-            case Apply(batch=batch):
-                self.witness.applies(unit, batch)
-            case Collect(key=key):
-                self.witness.collects(unit, key)
-                self.witness.cuts(unit, self.job.target.owners[key], key)
-                self.lanes.put((STATE, key, unit), Collected(key, _chunks(key, unit)))
-            case Install(key=key, chunks=chunks):
-                self.witness.installs(unit, key, chunks)
+            case Apply() | Interrogate() | Collect() | Install() | Drop():
+                self._operate(unit, effect)
             case Refuse():
                 self._refused(unit, effect)
             case Installed() | Acknowledged() | Released() | Drained() | Left():
                 self._report(unit, effect)
-            case Interrogate():
-                self.lanes.put((INTERROGATION, unit), effect)
-            case Drop(key=key):
-                self.witness.drops(unit, key)
             case _:
                 self._do_beside(unit, effect)
+
+    def _operate(
+        self, unit: int, effect: Apply[int] | Interrogate | Collect[int] | Install[int] | Drop[int]
+    ) -> None:
+        """What the operators are to do."""
+        match effect:
+            case Apply(records=records):
+                self.witness.gives(unit, records.batch)
+            case Collect(key=key):
+                self.witness.cuts(unit, self.job.target.owners[key], key)
+            case Install(key=key, chunks=chunks):
+                self.witness.installs(unit, key, chunks)
+            case Drop(key=key):
+                self.witness.drops(unit, key)
+        if unit in self.insides:
+            self._hear(unit, self.insides[unit].do(effect))
+            return
+        match effect:
+            case Apply(records=records):
+                self._hear(unit, [Applied(records)])
+            case Collect(key=key):
+                self.witness.collects(unit, key)
+                self.lanes.put((STATE, key, unit), Collected(key, _chunks(key, unit)))
+            case Interrogate():
+                self.lanes.put((INTERROGATION, unit), effect)
+
+    def _hear(self, unit: int, said: list[Said]) -> None:
+        """What the operators say."""
+        for word in said:
+            match word:
+                case AdvanceOnly(time=time, keys=keys):
+                    self.witness.advances(unit, keys, time)
+                    continue
+                case Applied(records=records):
+                    self.witness.applies(unit, records.batch)
+                case Collected(key=key, chunks=chunks):
+                    self.witness.collects(unit, key)
+                    self.witness.collected(key, chunks)
+            self.answers.append((unit, word))
 
     def _connection(self, unit: int, frame: Frame[int]) -> tuple[str, ...]:
         if self.machine.rules.one_stream:
@@ -254,9 +307,15 @@ class World:
             case StopSource(source=source):
                 self.sources.stop(source)
             case Advance(time=time, behind=behind):
-                self.witness.advances(unit, self.witness.keys_at(unit) - behind, time)
+                self._advance(unit, self.witness.keys_at(unit) - behind, time)
             case AdvanceOnly(time=time, keys=keys):
-                self.witness.advances(unit, keys, time)
+                self._advance(unit, keys, time)
+
+    def _advance(self, unit: int, keys: frozenset[int], time: int) -> None:
+        if unit in self.insides:
+            self.insides[unit].advance(time, keys)
+        else:
+            self.witness.advances(unit, keys, time)
 
     def _refused(self, unit: int, refusal: Refuse[int]) -> None:
         if refusal.frame.execution == self.job.execution:
@@ -268,6 +327,10 @@ class World:
         if isinstance(report, Left):
             self.witness.departs(unit)
             del self.units[unit]
+            if self.insides:
+                del self.insides[unit]
+                self.left.add(unit)
+                self.lanes.keep(lambda lane: lane[0] not in {INSIDE, ANSWER} or lane[-1] != unit)
         self.lanes.put((REPORTS, unit), Reported(unit, report, self.job.execution))
 
     def _do_for_job(self, effect: JobEffect[int]) -> None:
@@ -287,13 +350,15 @@ class World:
                 pass
 
     def _restart(self, lost: int | None) -> None:
-        """All units anew. Frames and reports of the old execution still arrive; orders end with their units."""
-        self.lanes.keep(STREAM, REPORTS)
+        """All units anew. Frames and reports of the old execution still arrive; all else ends with its unit."""
+        self.lanes.keep(lambda lane: lane[0] in {STREAM, REPORTS})
         version = self.restart(self.version, lost)
         sighting, positions = self.sealed
         self.witness.restarts(sighting, dict(version.owners))
         self.sources.rewind(positions)
         self.units.clear()
+        self.insides.clear()
+        self.left.clear()
         readers = self.sources.readers(version.units)
         execution = self.job.execution + 1
         for unit in sorted(version.units):
@@ -306,6 +371,23 @@ class World:
         self.units[unit] = self.machine.started(
             unit, number, version, credit_bytes=self.credit_bytes, times=self.sources.times(positions)
         )
+        self._enclose(unit)
+
+    def _enclose(self, unit: int) -> None:
+        if self.operators.dataflow:
+            applied = self.witness.applied_at(unit)
+            self.insides[unit] = Inside(unit, self.operators.dataflow, self.lanes, applied)
+
+    def ends(self, end: int | None) -> None:
+        """Raises `Violation`."""
+        self.witness.ends(dict(self.version.owners), end)
+        for unit, inside in self.insides.items():
+            expected = inside.dataflow.states(self.witness.applied_at(unit))
+            if inside.states != expected:
+                raise Violation(
+                    Kind.LOST,
+                    f"at the end unit {unit} has inside {inside.states}, and should have {expected}",
+                )
 
     def _connect(self, unit: int) -> None:
         """Where it was of the job before, its old streams are read to their end first."""

@@ -76,8 +76,8 @@ class Scenario:
         for items in sources.items.values():
             items.clear()
         chain = options["operators"].split("/") if "operators" in options else []
-        self.world.work_with(Operators(tuple(frozenset(keys.split(",")) for keys in chain)))
         self.world.begin_without(options["stateless"].split(",") if "stateless" in options else [])
+        self.world.work_with(Operators(tuple(frozenset(keys.split(",")) for keys in chain)))
         self._flow()
         self.transcript.lines.clear()
 
@@ -145,7 +145,7 @@ class Scenario:
     def _end(self) -> None:
         assert not self.world.possible()
         witness = self.world.witness
-        witness.ends(dict(self.world.version.owners), None)
+        self.world.ends(None)
         order = f"and {witness.overtaking} before an older one" if witness.overtaking else "in order"
         self.transcript.lines.append(f"every record is applied once, {order}")
 

@@ -16,7 +16,7 @@ from tests.dispatcher.handover.runs import options
 ROOT = Path(__file__).parents[3]
 SEEDS = 5_000
 SEEDS_LONG = 100_000
-SEEDS_TO_CATCH = 300
+SEEDS_TO_CATCH = 500
 
 
 def tally(seeds: range) -> Tally:

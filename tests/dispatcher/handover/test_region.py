@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from dispatcher.handover.errors import HandoverError
-from dispatcher.handover.region.graph import Graph, Kind
+from dispatcher.handover.region.graph import Kind
 from dispatcher.handover.region.rules import Rules
+from dispatcher.handover.simulator.dataflow import graph
 from dispatcher.handover.simulator.draw import Draw
 from tests.dispatcher.handover.region_world import Broken, Record, World, drawn
 
@@ -17,27 +18,11 @@ SEEDS_TO_CATCH = 300
 WISHES = 40
 
 
-def graph(random: Random) -> Graph:
-    """Two to eight operators behind a distributor, and the next distributor behind some of them."""
-    names = [f"o{at}" for at in range(random.randint(2, 8))]
-    before = ["d"]
-    edges: list[tuple[str, str]] = []
-    for name in names:
-        edges += (
-            (source, name) for source in random.sample(before, min(len(before), random.choice((1, 1, 2, 3))))
-        )
-        before.append(name)
-    edges += ((name, "e") for name in names if random.random() < 0.3)
-    kinds = {name: random.choice((Kind.STATEFUL, Kind.STATEFUL, Kind.STATELESS)) for name in names}
-    random.shuffle(edges)
-    return Graph({"d": Kind.DISTRIBUTOR, **kinds, "e": Kind.KEYING_DISTRIBUTOR}, tuple(edges))
-
-
 class Run:
     def __init__(self, seed: int, rules: Rules, *, readers_stop: bool) -> None:
         self.random = random = Random(f"{seed}")
         self.draw = Draw(Random(f"{seed} draw"))
-        whole = graph(random)
+        whole = graph(random.randint(2, 8), random)
         stateful = [name for name, kind in whole.kinds.items() if kind is Kind.STATEFUL]
         self.world = World(
             whole,

@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.handover.effect import Acknowledged, Apply, Collect, Refuse, Send
+from dispatcher.handover.effect import (
+    Acknowledged,
+    Apply,
+    Collect,
+    Drained,
+    PauseSources,
+    Refuse,
+    Released,
+    Send,
+    StopSource,
+)
 from dispatcher.handover.errors import (
     ChunkMissing,
     CreditUnspent,
@@ -17,7 +27,18 @@ from dispatcher.handover.errors import (
     UnknownVersion,
     WrongBase,
 )
-from dispatcher.handover.event import Collected, Complete, Intent, Opened, Read, Received, Round
+from dispatcher.handover.event import (
+    Applied,
+    Barrier,
+    Collected,
+    Complete,
+    Intent,
+    Opened,
+    Read,
+    Received,
+    ReleaseSource,
+    Round,
+)
 from dispatcher.handover.message import (
     Acquire,
     Batch,
@@ -53,10 +74,22 @@ def frame(message: Message[str], number: int = 0, *, version: Version[str] = OLD
 
 
 def test_a_record_is_applied_and_its_credit_goes_back() -> None:
-    _, (apply, credit) = step(unit(), frame(ORDINARY))
-    assert apply == Apply(A)
+    after, effects = step(unit(), frame(ORDINARY))
+    assert effects == (Apply(ORDINARY),)
+    _, (credit,) = step(after, Applied(ORDINARY))
     assert isinstance(credit, Send)
     assert credit.to == 1
+
+
+def test_a_snapshot_and_a_source_wait_for_what_the_operators_have_not_applied() -> None:
+    reads, (apply,) = step(unit(), Read(A))
+    released, effects = step(reads, ReleaseSource("p"))
+    assert effects == (StopSource("p"),)
+    waits, effects = step(released, Barrier(1))
+    assert effects == (PauseSources(),)
+    assert isinstance(apply, Apply)
+    _, effects = step(waits, Applied(apply.records))
+    assert effects == (Released("p"), Drained(1))
 
 
 def test_a_step_leaves_the_unit_as_it_was() -> None:

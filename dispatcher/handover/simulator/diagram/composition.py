@@ -136,7 +136,7 @@ class _Composition:
         """Batches that are applied, the event's own first, and whether that one waits."""
         own = _batch(turn.event)
         refused = any(isinstance(each, effect.Refuse) for each in turn.effects)
-        applied = [each.batch for each in turn.effects if isinstance(each, effect.Apply)]
+        applied = [each.records.batch for each in turn.effects if isinstance(each, effect.Apply)]
         if own and not refused and own not in applied and own not in map(_batch, turn.effects):
             self.drawn.marks.append(Mark(turn.lane, y, own.key, applied=False))
         for at, batch in enumerate(applied):
@@ -225,7 +225,7 @@ def _text(turn: Turn, arrival: Arrow | None, effects: list[Any], sides: set[int]
     own = _batch(turn.event)
     words = [arrival.label if arrival else said(turn.event)]
     for each in effects:
-        known = isinstance(each, NO_NEWS) or (isinstance(each, effect.Apply) and each.batch == own)
+        known = isinstance(each, NO_NEWS) or (isinstance(each, effect.Apply) and each.records.batch == own)
         if not known and not _arrow(turn.lane, each):
             words.append(f"refused: {each.reason}" if isinstance(each, effect.Refuse) else said(each))
     free = -1 if sides == {1} and turn.lane != COORDINATOR else 1
