@@ -56,5 +56,6 @@ done. `errors`. `links`: numbered streams. `ledger`: credit. `clock`, `drained_t
 differs from one protocol to another, and what does not; `announcement`, `chunks`: what some have in common. `ordered`,
 `icadd`, `controller`. `job` and `coordinator`: the other end; `pacing`: which keys move at the same time. `region`: the
 operators behind a distributor. `ways`: rows by where `route` sends them; `wire`: frames as bytes. `simulator`: the
-proof, as far as one can run it. Nothing here does I/O, reads a clock, or draws by chance; the simulator draws by a seed.
+proof, as far as one can run it. Nothing here does I/O, reads a clock, or draws by chance; the simulator draws by a
+seed.
 """
