@@ -2,8 +2,8 @@
 
 A line is the mean of many simulated runs. `hops`: streams that a record crosses. `control`: frames that are neither
 records nor credit nor watermarks from a source, of the whole handover. `held, %`: of the records, those that had to
-wait somewhere. Growth is of one rescale by one unit. `icadd` begins without state of half of its vnodes, the others
-with all. The last line is one JSON document.
+wait somewhere. Growth is of one rescale by one unit. `icadd` and `controller` begin without state of half of their
+vnodes, `ordered` with all. The last line is one JSON document.
 
     python benchmarks/handover.py --seeds 1000
 """

@@ -40,20 +40,21 @@ Event time goes the way of the records: a watermark is about a source partition,
 from there, and the keys that were given are behind the others of their unit while they must be. `clock`,
 `ordered.event_time`
 
-**Where it differs from handover.md.** Frames of versions *older* than a unit's own are taken: only givers get FLUSH, so
+**Older versions.** Frames of versions *older* than a unit's own are taken: only givers get FLUSH, so
 a frame to the owner of an unmoved key may be on its way when the version is complete. Its stream keeps it in order.
 
 **Renumbering.** After an abort the published number is beyond n + 1. A version with the same owners may follow any
 number: a unit takes it, and names its own on its frames until COMPLETE, so that nobody meets a number that it cannot
 know. `step`
 
-**Strangers.** What a unit may say of whom is checked, for all that comes: by version and digest in `step`, by who gives
-and who receives in each protocol (`standing`). What is out of turn ends in a `HandoverError`, and the job restarts.
+**Strangers.** What a unit may say of whom is checked, for all that comes: by version and digest in `announcement`, by
+who gives and who receives in each protocol (`standing`). What is out of turn ends in a `HandoverError`, and the job
+restarts.
 
 **The modules.** `version`: mappings. `message`, `event`, `effect`: what units say, what happens to them, what they want
 done. `errors`. `links`: numbered streams. `ledger`: credit. `clock`, `drained_time`: event time. `sources`. `unit`,
 `step`: a unit, of which an engine calls `unit.started` and `step.step`; `protocol`, `phase`, `rules`, `outcome`: what
-differs from one protocol to another, and what does not; `announcement`, `chunks`: what some have in common. `ordered`,
+differs from one protocol to another, and what does not; `announcement`, `chunks`: what all have in common. `ordered`,
 `icadd`, `controller`. `job` and `coordinator`: the other end; `pacing`: which keys move at the same time. `region`: the
 operators behind a distributor. `ways`: rows by where `route` sends them; `wire`: frames as bytes. `simulator`: the
 proof, as far as one can run it. Nothing here does I/O, reads a clock, or draws by chance; the simulator draws by a

@@ -43,7 +43,8 @@ from dispatcher.handover.version import K, Rescale, Version
 def advance(job: Coordinator[K], event: JobEvent[K]) -> Transition[K]:
     """The coordinator after the event, and what it wants done.
 
-    Raises `NotFollowing` where a version is requested that is not the next one; the job runs on. Raises `IllegalEvent`.
+    Raises `NotFollowing` where a version is requested that is not the next one, and `BadLoad` where one of its loads is
+    no number; the job runs on. Raises `IllegalEvent`.
     """
     match event:
         case Reported():
@@ -58,7 +59,8 @@ def advance(job: Coordinator[K], event: JobEvent[K]) -> Transition[K]:
             # The end of one that has left looks just like that.
             return _restart(job, unit) if unit in job.units else (job, ())
         case DeadlinePassed(version=number):
-            late = isinstance(job.phase, Moving | Rescaling) and job.phase.next.number == number
+            # A removed unit that never leaves keeps everything waiting, too.
+            late = isinstance(job.phase, Moving | Rescaling | Emptying) and job.target.number == number
             return _restart(job, None) if late else (job, ())
         case MoveSource() | Restarted():
             raise IllegalEvent(job.phase, event)

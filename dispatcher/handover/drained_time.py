@@ -1,4 +1,4 @@
-"""Event time of protocols without an order of records: a watermark goes when everything older is applied.
+"""Event time where watermarks do not go the way of records: a watermark goes when everything older is applied.
 
 So it is true of every key at every unit, wherever the key is by then (`Protocol.drains_time`). Its price: while a unit
 waits for that, its sources are paused.

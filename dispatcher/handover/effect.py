@@ -76,7 +76,7 @@ class AdvanceOnly(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class PauseSources:
-    """Read nothing more."""
+    """Read nothing more until `ResumeSources`, from no source that is started meanwhile either."""
 
 
 @dataclass(frozen=True, slots=True)

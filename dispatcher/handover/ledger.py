@@ -37,6 +37,7 @@ class Ledger(Generic[K]):
         return replace(self, parked=self.parked[1:])
 
     def spend(self, to: int, path: Path, batch: Batch[K]) -> Self:
+        assert batch.size_bytes > 0, batch  # Of nothing, no credit would come back.
         return self._change((to, path), batch.source, batch.size_bytes)
 
     def restore(self, credit: Credit) -> Self:

@@ -19,7 +19,10 @@ class Path(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[K]):
-    """Records of one key from one source partition, in its order: `sequences` are their numbers there."""
+    """Records of one key from one source partition, in its order: `sequences` are their numbers there.
+
+    `size_bytes` is at least 1.
+    """
 
     key: K
     source: str

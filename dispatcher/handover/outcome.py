@@ -9,11 +9,10 @@ from dispatcher.handover.version import K
 
 @dataclass(frozen=True, slots=True)
 class Heard(Generic[K]):
-    """A message over the mesh, or of the unit to itself; `version` and `digest` are what the sender goes by."""
+    """A message over the mesh, or of the unit to itself; `version` is what the sender goes by."""
 
     sender: int
     version: int
-    digest: str
     message: Records[K] | Acquire[K] | Control
 
 

@@ -152,12 +152,14 @@ class _Turn(Generic[K, P]):
                 self.sources = self.sources.resumed()
 
     def _upgrade(self, intent: Intent[K]) -> None:
+        if self.renumbered:
+            raise IllegalEvent(self.phase, intent)
         own, following = self.protocol.version_of(self.phase), intent.next
         self.digests = intended(self.here.unit, self.digests, own, intent)
         if not following.renumbers(own):
             self._follow(self.protocol.obey(self.here, self.phase, intent))
             return
-        if self.renumbered or self.phase != self.protocol.settled(own):
+        if self.phase != self.protocol.settled(own):
             raise IllegalEvent(self.phase, intent)
         self.phase, self.renumbered = self.protocol.settled(following), own
         self.effects.append(Acknowledged(following.number))
@@ -192,6 +194,9 @@ class _Turn(Generic[K, P]):
 
     def report(self) -> None:
         """What the coordinator and the engine wait for, where it has come true in this step."""
+        reads = self._may_read()
+        if reads != self.read_before:
+            self.effects.append(ResumeSources() if reads else PauseSources())
         drains = self.here.rules.drains_sources
         for source in sorted(self.sources.releasing):
             if not drains or self.ledger.released(source):
@@ -203,9 +208,6 @@ class _Turn(Generic[K, P]):
         if isinstance(self.phase, Leaving) and self.sources.none and self.ledger.drained():
             self.phase = Gone(self.phase.version)
             self.effects.append(Left())
-        reads = self._may_read()
-        if reads != self.read_before:
-            self.effects.append(ResumeSources() if reads else PauseSources())
 
     def _may_read(self) -> bool:
         return not self.ledger.parked and isinstance(self.sources.flow, Flowing)
@@ -223,9 +225,9 @@ class _Turn(Generic[K, P]):
         self.digests = announced(self.digests, own, frame.version, frame.digest)
         if self.here.rules.one_stream:
             self.links = self.links.received(sender, frame.number)
-        self._hear(sender, frame.version, frame.digest, frame.message)
+        self._hear(sender, frame.version, frame.message)
 
-    def _hear(self, sender: int, version: int, digest: str, message: Message[K]) -> None:
+    def _hear(self, sender: int, version: int, message: Message[K]) -> None:
         match message:
             case Credit():
                 self.ledger = self.ledger.restore(message)
@@ -238,11 +240,11 @@ class _Turn(Generic[K, P]):
                 own = self.protocol.version_of(self.phase)
                 if batch.key not in own.owners:
                     raise UnknownKey(sender, batch.key, version=own.number)
-                heard = Heard(sender, version, digest, message)
+                heard = Heard(sender, version, message)
                 self._follow(self.protocol.take(self.here, self.phase, heard, message))
             case _:
                 self.timed = True
-                heard = Heard(sender, version, digest, message)
+                heard = Heard(sender, version, message)
                 self._follow(self.protocol.hear(self.here, self.phase, heard, message))
 
     def _follow(self, transition: Transition[P, K]) -> None:
@@ -268,7 +270,7 @@ class _Turn(Generic[K, P]):
     def _post(self, to: int, message: Message[K]) -> None:
         version = self.protocol.version_of(self.phase)
         if to == self.here.unit:
-            self._hear(to, version.number, version.digest, message)
+            self._hear(to, version.number, message)
             return
         version = self.renumbered or version
         self.links, number = self.links.sent(to)

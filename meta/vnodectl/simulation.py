@@ -159,7 +159,7 @@ def replay(
 ) -> None:
     """Print the trace of one run: each event, and indented what it led to. Exit codes as of simulate.
 
-    Example: vnodectl handover replay --variant without-rule-5 --from 3 --to 3 --remap --seed 5
+    Example: vnodectl handover replay --variant without-rule-5 --from 3 --to 3 --remap --seed 4
     """
     from dispatcher.handover.simulator.transcript import transcribed  # noqa: PLC0415
 
@@ -191,7 +191,7 @@ def trace(
 ) -> None:
     """Draw one run: time goes down, a line for each unit, an arrow for each frame. Exit codes as of simulate.
 
-    Example: vnodectl handover trace --variant without-rule-5 --seed 2 --shortest --svg broken.svg
+    Example: vnodectl handover trace --variant without-rule-5 --seed 7 --shortest --svg broken.svg
     """
     from dispatcher.handover.simulator.diagram.picture import pictured  # noqa: PLC0415
 

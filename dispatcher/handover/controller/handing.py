@@ -41,7 +41,8 @@ from dispatcher.handover.version import K, Rescale
 def obey(here: Here, phase: Phase[K], event: Obeyed[K]) -> Transition[K]:
     """An order of the coordinator, or the answer of the operators."""
     match phase, event:
-        case Settled(), Intent():
+        # It is paced by a few keys at a time, and knows no rounds.
+        case Settled(), Intent(rounds=rounds) if not rounds:
             return _upgraded(here, phase, event)
         case Moving(), Interrogated():
             return _acknowledged(here, *interrogated(here, phase, event))

@@ -45,7 +45,7 @@ that it sent before says nothing of it. So each unit that has seen every Done sa
 by the old rules, and acknowledges when it has everyone's. `handing`
 
 **Event time.** A watermark goes when everything older is applied, so it is true everywhere (`drained_time`). New units
-are told what is known by each of W at its INTENT, and what is new by then.
+are told what is known by each of W at its INTENT, and what is new from then on.
 
 **Cost.** |W| x |W u W'| Done and |W u W'|^2 FLUSH; at most three hops for a record: to the new owner by F', back to the
 old one by F, and to the new one again.

@@ -63,7 +63,7 @@ class Options:
             raise Unsuitable(
                 f"a region of {self.operators} operators is too large; ask for {OPERATORS_MAX} at most"
             )
-        if self.parallel is not None and self.protocol in UNPACED:
+        if (self.parallel is not None or self.order is not None) and self.protocol in UNPACED:
             raise Unsuitable(
                 f"{self.protocol} has no pacing, {UNPACED[self.protocol]}; ordered takes --parallel and --hottest"
             )

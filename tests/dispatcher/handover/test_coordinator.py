@@ -109,6 +109,13 @@ def test_it_runs_again_when_the_removed_units_have_left() -> None:
     assert job.phase == Running(TWO)
 
 
+def test_a_removed_unit_that_never_leaves_is_late_too() -> None:
+    job, effects = after(REQUESTED, *ACKNOWLEDGED, DeadlinePassed(2))
+    assert effects == [Restart(0, None)]
+    assert job.phase == Restarting(TWO)
+    assert after(DeadlinePassed(1), job=after(REQUESTED, *ACKNOWLEDGED)[0])[1] == []
+
+
 def test_a_job_that_stores_snapshots_takes_one_after_a_rescale() -> None:
     job, effects = after(
         REQUESTED, *ACKNOWLEDGED, Reported(1, Left(), 5), job=Coordinator(Running(ONE), 5, {"p": 0})

@@ -1,9 +1,11 @@
 """What a unit refuses. The rules themselves are in the scenarios and under the simulator."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from dispatcher.handover.controller.protocol import controller
 from dispatcher.handover.effect import (
     Acknowledged,
     Apply,
@@ -39,6 +41,7 @@ from dispatcher.handover.event import (
     ReleaseSource,
     Round,
 )
+from dispatcher.handover.icadd.protocol import icadd
 from dispatcher.handover.message import (
     Acquire,
     Batch,
@@ -54,6 +57,7 @@ from dispatcher.handover.message import (
 )
 from dispatcher.handover.ordered.phase import Phase
 from dispatcher.handover.ordered.protocol import ordered
+from dispatcher.handover.protocol import Protocol
 from dispatcher.handover.step import step
 from dispatcher.handover.unit import Unit, started
 from dispatcher.handover.version import Version
@@ -301,3 +305,16 @@ def test_a_batch_larger_than_all_credit_goes_alone() -> None:
     assert isinstance(sent, Send)
     _, (pause,) = step(sending, Read(A))
     assert type(pause).__name__ == "PauseSources"
+
+
+@pytest.mark.parametrize("protocol", [icadd(), controller()])
+def test_a_protocol_without_rounds_takes_no_intent_with_some(protocol: Protocol[str, Any]) -> None:
+    """The coordinator would wait for reports of what is installed."""
+    with pytest.raises(IllegalEvent):
+        step(started(protocol, 0, 3, OLD), replace(INTENT, rounds={"a": 0}))
+
+
+def test_a_batch_of_nothing_is_no_batch() -> None:
+    """Its credit would not be missed, and nobody would wait for it."""
+    with pytest.raises(AssertionError):
+        step(unit(), Read(replace(A, size_bytes=0)))
