@@ -30,6 +30,7 @@ from dispatcher.table.errors import (
 )
 from dispatcher.table.file import KIND, PREFIX, SEQUENCE, DataFile, Kind
 from dispatcher.table.files import WrittenFile, existing_files, names_in
+from dispatcher.table.location import is_object_store
 
 APP_ID_PREFIX: Final = "vnodemap."
 _SEQUENCE_ID, _REPLACED_ID, _KEPT_ID = "vnodemap.sequence", "vnodemap.replaced", "vnodemap.kept"
@@ -50,6 +51,7 @@ _CONFIGURATION: Final = {
 _MS_OF_HOUR: Final = 3_600_000
 RETENTION_HOURS_MAX: Final = 100 * 366 * 24
 _RACING_S: Final = 120.0
+_BACKTRACE: Final = re.compile(" 0: [^ ]+ 1: [^ ]+ .*")
 _PAINT: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 
 
@@ -143,7 +145,10 @@ class Log:
             reason = "there is no Delta table; is this its path? (a program makes one by StateTable.create_or_open)"
             raise NotAStateTable(self.uri, reason) from None
         except (DeltaError, OSError) as error:
-            raise NotAStateTable(self.uri, f"{_reason(error)}; restore it, or use another path") from error
+            advice = "restore it, or use another path"
+            if is_object_store(self.uri):
+                advice = "look at its address and the storage options, or restore it"
+            raise NotAStateTable(self.uri, f"{_reason(error)}; {advice}") from error
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         delta = self.opened()
@@ -362,8 +367,8 @@ def _versions(delta: DeltaTable) -> range:
 
 
 def _reason(error: Exception) -> str:
-    """On one line; deltalake paints it for a terminal."""
-    return " ".join(_PAINT.sub("", str(error)).split())
+    """On one line; deltalake paints it for a terminal, and may add where in its own code it was."""
+    return _BACKTRACE.sub("", " ".join(_PAINT.sub("", str(error)).split()))
 
 
 def _committed(delta: DeltaTable, files: Sequence[WrittenFile]) -> Commit:

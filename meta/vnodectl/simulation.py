@@ -221,9 +221,14 @@ def _tally(options: "Options", seeds: range) -> "Tally":
     tally, began_s = Tally(), monotonic()
     with bars() as shown:
         task = shown.add_task(f"{options.protocol}: {len(seeds)} runs", total=len(seeds), visible=False)
-        for seed in seeds:
-            tally.add(run(options, seed))
-            shown.update(task, advance=1, visible=monotonic() - began_s > PROGRESS_AFTER_S)
+        try:
+            for seed in seeds:
+                tally.add(run(options, seed))
+                shown.update(task, advance=1, visible=monotonic() - began_s > PROGRESS_AFTER_S)
+        except KeyboardInterrupt:
+            failed = " ".join(map(str, tally.failed_seeds)) or "none"
+            err.print(f"stopped after {tally.runs} of {len(seeds)} runs; failed seeds: {failed}")
+            raise
     return tally
 
 
@@ -232,8 +237,9 @@ def _tell_shortest(options: "Options", seed: int, violation: "Violation") -> Non
     from dispatcher.handover.simulator.shrink import shrink  # noqa: PLC0415
     from dispatcher.handover.simulator.transcript import transcribed  # noqa: PLC0415
 
-    failure = shrink(options, seed, violation.kind)
     err.print(f"seed {seed}: {violation}", markup=False, soft_wrap=True)
+    with err.status("looking for the shortest run that fails so"):
+        failure = shrink(options, seed, violation.kind)
     err.print(f"the shortest run found, {len(failure.lanes)} steps:", markup=False)
     for line in transcribed(failure.again())[0]:
         err.print(line, markup=False, soft_wrap=True)
@@ -245,9 +251,13 @@ def _chosen(options: "Options", seed: int, *, shortest: bool) -> tuple["Run", st
     from dispatcher.handover.simulator.run import Run, run  # noqa: PLC0415
     from dispatcher.handover.simulator.shrink import shrink  # noqa: PLC0415
 
-    violation = run(options, seed).violation if shortest else None
-    if violation:
-        return shrink(options, seed, violation.kind).again(), "the shortest run found"
+    if not shortest:
+        return Run(options, seed), f"seed {seed}"
+    with err.status("looking for the shortest run that fails so"):
+        violation = run(options, seed).violation
+        if violation:
+            return shrink(options, seed, violation.kind).again(), "the shortest run found"
+    err.print("nothing breaks, so this is the whole run")
     return Run(options, seed), f"seed {seed}"
 
 

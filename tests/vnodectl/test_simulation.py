@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from dispatcher.handover.simulator.options import Options
+from dispatcher.handover.simulator.run import Outcome, run
 from tests.vnodectl.terminal import invoke
 
 # Of the contract of the command, as it stands there.
@@ -134,7 +136,7 @@ def test_parallel_is_a_number_or_all(parallel: str) -> None:
     [
         (["--protocol", "teleport"], "unknown-protocol", "ordered"),
         (["--variant", "without-rule-12"], "unknown-variant", "without-rule-5"),
-        (["--keys-at-once", "2"], "unsuitable-options", "ordered has no distributors or keys at once"),
+        (["--keys-at-once", "2"], "unsuitable-options", "are of controller, not of ordered"),
         (["--operators", "9"], "unsuitable-options", "ask for 8 at most"),
         (["--protocol", "controller", "--distributors", "3"], "unsuitable-options", "not 2 and 3"),
         (
@@ -159,3 +161,21 @@ def test_options_that_nothing_can_be_run_with_are_refused(
         answer = json.loads(ran.stdout)
         assert answer["error"] == error
         assert known in answer["detail"]
+
+
+def test_who_stops_a_simulation_learns_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(options: Options, seed: int) -> Outcome:
+        if seed == 7:
+            raise KeyboardInterrupt
+        return run(options, seed)
+
+    monkeypatch.setattr("dispatcher.handover.simulator.run.run", stopped)
+    ran = invoke("handover", "simulate", "--protocol", "icadd", "--as-written", "--seeds", "50")
+    assert ran.exit_code == 130
+    assert re.search(r"stopped after 7 of 50 runs; failed seeds: \d", ran.stderr)
+
+
+def test_of_a_run_that_holds_nothing_is_shorter() -> None:
+    ran = invoke("handover", "replay", "--seed", "1", "--records", "2", "--shortest")
+    assert ran.exit_code == 0
+    assert "nothing breaks, so this is the whole run" in ran.stderr

@@ -58,7 +58,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.protocol != "controller" and self.parameters:
-            raise Unsuitable(f"{self.protocol} has no distributors or keys at once to choose")
+            raise Unsuitable(f"--distributors and --keys-at-once are of controller, not of {self.protocol}")
         if self.protocol != "controller" and self.operators > OPERATORS_MAX:
             raise Unsuitable(
                 f"a region of {self.operators} operators is too large; ask for {OPERATORS_MAX} at most"
@@ -73,7 +73,7 @@ class Options:
             )
         if self.first_units > min(self.units_before, self.units_after):
             raise Unsuitable(
-                f"{self.distributors} distributors stay, so there are as many units before and after, not"
+                f"{self.distributors} distributors stay, so before and after there are at least as many units, not"
                 f" {self.units_before} and {self.units_after}"
             )
 

@@ -254,10 +254,11 @@ def test_a_place_that_is_no_table_or_is_one_no_more_is_refused_by_name(
         StateTable.open("")
     table = StateTable.create_or_open(tmp_path / "t", KEY, COLUMNS)
     (log,) = (tmp_path / "t" / "_delta_log").glob("*.json")
-    log.write_text("{broken")
+    log.write_text("broken")
     with pytest.raises(NotAStateTable, match="restore") as refused:
         StateTable.create_or_open(tmp_path / "t", KEY, COLUMNS)
     assert str(refused.value).isprintable()
+    assert " 1: " not in str(refused.value), "where in Rust it was"
     shutil.rmtree(tmp_path / "t")
     with pytest.raises(NotAStateTable, match="no Delta table"):
         table.snapshot()
