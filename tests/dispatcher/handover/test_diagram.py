@@ -16,7 +16,7 @@ from dispatcher.handover.event import Read, Received
 from dispatcher.handover.job import Reported, Tell
 from dispatcher.handover.message import Batch
 from dispatcher.handover.simulator.diagram.composition import composed
-from dispatcher.handover.simulator.diagram.drawing import svg
+from dispatcher.handover.simulator.diagram.drawing import GAP_MAX, LETTER, svg
 from dispatcher.handover.simulator.diagram.picture import pictured
 from dispatcher.handover.simulator.diagram.turns import Turn
 from dispatcher.handover.simulator.options import Options
@@ -190,3 +190,10 @@ def test_what_cannot_be_drawn_or_written_is_refused_with_advice(tmp_path: Path) 
     assert nowhere.exit_code == 2
     assert "No such file" in nowhere.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_written_begins_within_the_picture() -> None:
+    """Also where it is longer than lanes are apart."""
+    written = of_class(parsed(drawn(Options(vnodes=8, records=6), 2)), "left")
+    assert max(len(each.text or "") for each in written) * LETTER > GAP_MAX
+    assert min(float(each.get("x", "0")) - len(each.text or "") * LETTER for each in written) >= 0

@@ -146,6 +146,10 @@ class _Drawing:
             widest = max(reach[left, 1], reach[right, -1]) + 2 * self.half + 30
             at += min(GAP_MAX, max(GAP_MIN, widest))
             columns[right] = at
+        # Where the widest gap was too small, what is written to the left begins beyond the first lane.
+        begin = min([MARGIN, *(columns[lane] - self.half - 12 - reach[lane, -1] for lane in lanes)])
+        columns = {lane: x + MARGIN - begin for lane, x in columns.items()}
+        at += MARGIN - begin
         ends = [columns[lane] + self.half + 12 + reach[lane, 1] for lane in lanes]
         return columns, max([at + 40, *ends]) + MARGIN
 
