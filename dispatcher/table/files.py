@@ -82,10 +82,15 @@ def existing_files(
     return tuple(name for name, info in zip(ordered, found, strict=True) if info.type != fs.FileType.NotFound)
 
 
-def names_in(root: str, storage_options: Mapping[str, str] = NO_OPTIONS) -> set[str]:
-    """Of all files right there: one listing, where looking for each would be a request or two."""
+def missing_files(
+    root: str, names: Iterable[str], storage_options: Mapping[str, str] = NO_OPTIONS
+) -> set[str]:
+    """By one listing at a URL, where looking for each is a request or two; on a disk a listing takes longer."""
+    wanted = set(names)
+    if "://" not in root:
+        return wanted.difference(existing_files(root, wanted))
     filesystem, folder = filesystem_of(root, storage_options)
-    return {info.base_name for info in filesystem.get_file_info(fs.FileSelector(folder))}
+    return wanted.difference(info.base_name for info in filesystem.get_file_info(fs.FileSelector(folder)))
 
 
 def filesystem_of(root: str, storage_options: Mapping[str, str] = NO_OPTIONS) -> tuple[fs.FileSystem, str]:

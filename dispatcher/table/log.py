@@ -29,7 +29,7 @@ from dispatcher.table.errors import (
     VersionGone,
 )
 from dispatcher.table.file import KIND, PREFIX, SEQUENCE, DataFile, Kind
-from dispatcher.table.files import WrittenFile, existing_files, names_in
+from dispatcher.table.files import WrittenFile, existing_files, missing_files
 from dispatcher.table.location import is_object_store
 
 APP_ID_PREFIX: Final = "vnodemap."
@@ -279,7 +279,7 @@ class Log:
     def _require_there(self, files: Sequence[WrittenFile], what: str, again: str) -> None:
         """To a vacuum, files that no version names yet look like those of a writer that died."""
         try:
-            gone = {file.name for file in files}.difference(names_in(self.uri, self.storage_options))
+            gone = missing_files(self.uri, (file.name for file in files), self.storage_options)
         except OSError as error:
             raise NotCommitted(self.uri, what, _reason(error), again) from error
         if gone:
